@@ -1,4 +1,4 @@
-"""What keeps a plan from being smaller, in words."""
+"""What keeps a plan from needing less memory, in words."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ _ADVICE = {
 """What to do about a primitive without a rule."""
 
 _SHOWN = 5
-"""The values that are named, at most."""
+"""Maximum number of values that are named."""
 
 
 def blockers_of(plan: Plan) -> list[str]:
     """The largest values alive at the plan's peak, each with what kept it from being split.
 
-    A value, in a slice too, is named from `NAMED_SHARE` of the peak on: arguments and results with
-    what is predicted beside them.
+    A value, whole or in a slice, is named if it takes at least `NAMED_SHARE` of the peak. The peak
+    is the bytes of arguments and results, with the bytes predicted beside them.
     """
     floor = plan.graph.floor
     least = NAMED_SHARE * (plan.predicted + floor)
@@ -65,7 +65,7 @@ def _alive(plan: Plan, least: float) -> Iterator[str]:
 
 
 def _alone(graph: Graph, value: Var) -> Obstacle | None:
-    """What would keep `value` from being split, were nothing else split."""
+    """The obstacle to splitting `value` if only the results of its equation are split."""
     if value not in graph.definition:
         return None
     split = set(graph.equations[graph.definition[value]].outvars)
@@ -74,7 +74,7 @@ def _alone(graph: Graph, value: Var) -> Obstacle | None:
 
 
 def _is_stacked(graph: Graph, value: Var) -> bool:
-    """Whether a scan stacks it, a row a step, as its backward pass needs them."""
+    """Whether a scan stacks `value`, one row for each step, as a backward pass needs them."""
     index = graph.definition.get(value)
     if index is None or graph.equations[index].primitive.name != "scan":
         return False
@@ -83,7 +83,7 @@ def _is_stacked(graph: Graph, value: Var) -> bool:
 
 
 def _of_slice(plan: Plan, loop: Loop, least: float) -> Iterator[str]:
-    """What one slice of the loop at the peak holds, if that is much."""
+    """What one slice of the loop at the peak holds, if that is at least `least` bytes."""
     if loop.transient < least:
         return
     largest = max(loop.region.axes, key=lambda value: plan.graph.size[value])
@@ -95,7 +95,7 @@ def _of_slice(plan: Plan, loop: Loop, least: float) -> Iterator[str]:
 
 
 def described(graph: Graph, value: Var) -> str:
-    """A value by size, type and shape, what makes it, and the user's line."""
+    """Text for a value: its size, type and shape, what makes it, and the user's source line."""
     aval = aval_of(value)
     text = f"{as_text(graph.size[value])} {aval.str_short(short_dtypes=True)}"
     index = graph.definition.get(value)

@@ -1,8 +1,8 @@
-"""Each `while` of a program whose steps have a bound, with a derivative in reverse.
+"""Reverse-mode derivatives for each `while` of a program whose steps have a bound.
 
-JAX has none, because it does not know how many steps it has to keep. `loop_bounds.py` finds the
-bound, `reversed_loops.py` has the derivative. Here they are found in a program that is to be
-differentiated, and in the programs of its loops and branches.
+JAX has no such derivative, because it does not know how many steps it has to keep. `loop_bounds.py`
+finds the bound, and `reversed_loops.py` has the derivative. This module finds these loops in a
+program that is to be differentiated, and in the programs of its loops and branches.
 """
 
 from __future__ import annotations
@@ -37,10 +37,10 @@ _COMPUTED_AGAIN = frozenset(("remat2",))
 def bounded_loops(
     program: ClosedJaxpr, varied: Sequence[bool], given: Sequence[Range | None] = ()
 ) -> dict[int, Replacement]:
-    """How to compute the equations, by index, that are a bounded `while` or run one.
+    """Replacements, by index, for the equations that are a bounded `while` or run one.
 
-    These are the equations through which results depend on the `varied` arguments. The arguments
-    lie in the ranges `given`. What has a derivative rule of its own is left.
+    Only equations that depend on the `varied` arguments are replaced. The arguments lie in the
+    ranges `given`. Equations that have a derivative rule of their own are left as they are.
     """
     if not _has_while(program):
         return {}
@@ -90,7 +90,7 @@ def _replacement(equation: JaxprEqn, outside: _Outside) -> Replacement | None:
             varied = outside.varied(equation.invars)
             return with_derivative(equation, runs["body_jaxpr"], varied, most)(*operands)
         if name in CALLS:
-            changed = traced_like(runs["jaxpr"], programs["jaxpr"])  # Not flat: loops have rules.
+            changed = traced_like(runs["jaxpr"], programs["jaxpr"])  # Keeps the loops' rules.
             return bind(equation, operands, {**equation.params, "jaxpr": changed})
         if name in _COMPUTED_AGAIN:
             how = {key: equation.params[key] for key in ("policy", "prevent_cse")}

@@ -21,9 +21,9 @@ _BINARY_UNITS = {"ki": 2**10, "mi": 2**20, "gi": 2**30, "ti": 2**40}
 
 
 def parsed(asked: Budget, option: str = "budget") -> int:
-    """A size in bytes, from a number of them or from words such as `"16GB"`, `"15.75 GiB"`.
+    """A size in bytes, from a number of bytes or from text such as `"16GB"` or `"15.75 GiB"`.
 
-    Raises ValueError, naming the option, for what is no size, not finite, or not positive.
+    Raises ValueError, which names the option, if it is no size, not finite, or not positive.
     """
     nbytes = as_number(_from_words(asked) if isinstance(asked, str) else asked)
     if nbytes is None or not 1 <= nbytes < math.inf:
@@ -32,7 +32,7 @@ def parsed(asked: Budget, option: str = "budget") -> int:
 
 
 def as_number(given: object) -> float | None:
-    """`given` as a number of Python, from one of Python or numpy; None for all else, and a bool."""
+    """A Python or numpy number as a Python number; None for a bool and everything else."""
     if isinstance(given, np.integer | np.floating):
         given = given.item()
     return given if isinstance(given, int | float) and not isinstance(given, bool) else None
@@ -47,9 +47,9 @@ def as_text(nbytes: float) -> str:
 
 
 def device_bytes(device: Device) -> int:
-    """The memory that `device` says it has for programs; for a CPU what the machine has available.
+    """Bytes that `device` reports for programs; for a CPU, the machine's available memory.
 
-    In bytes. Raises ValueError where it does not say, as a compile-only device does not.
+    Raises ValueError if the device does not report its memory, as compile-only devices do not.
     """
     if device.platform == "cpu" and (available := _available_bytes()):
         return available
@@ -83,10 +83,10 @@ _GROUP = Path("/sys/fs/cgroup")
 
 
 def _available_bytes() -> int:
-    """The memory that this process may still take; 0 where the system does not say.
+    """Bytes that this process may still take; 0 if the system does not report them.
 
-    Linux says in proc(5), `MemAvailable`, and, for a container, in cgroups(7): `memory.max` less
-    what is in use and is no cache of files.
+    Linux reports `MemAvailable` (proc(5)). A container also has a limit (cgroups(7)): `memory.max`
+    less the memory in use, without cached files.
     """
     try:
         available = 1024 * _named(_MEMORY, "MemAvailable:")

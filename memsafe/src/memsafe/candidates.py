@@ -48,16 +48,16 @@ class Obstacle:
 
 @dataclass(slots=True, kw_only=True)
 class Candidate:
-    """Loops for the values of `split`, and the equations beside them, in an order that works.
+    """Loops for the values of `split`, and the equations outside of loops, in a valid order.
 
     Attributes:
         graph: The program.
         split: The values that exist only in slices.
         regions: The loops.
-        order: Indices of equations computed whole, and regions, as they follow each other.
-        obstacles: The values that would have been split but for an obstacle.
-        work: What it takes, what is computed again included, see `Costs.works`.
-        in_slices: The part of it that touches elements of slices.
+        order: Indices of equations computed whole, and regions, in the order in which they run.
+        obstacles: Why values of `split` had to be kept.
+        work: Work of all equations, recomputation included; see `Costs.works`.
+        in_slices: The part of `work` that reads and writes elements of slices.
         traffic: Bytes that it reads and writes in memory.
     """
 
@@ -76,7 +76,7 @@ class Candidate:
 
     @property
     def in_loops(self) -> int:
-        """How many equations its loops compute, one that several compute as often."""
+        """Number of equations in its loops, counted once for each loop and axis."""
         return sum(len(one.versions(at)) for one in self.regions for at in one.factors)
 
     def wanted(self) -> set[Var]:
@@ -86,19 +86,19 @@ class Candidate:
 
 
 class Tangled(Exception):
-    """So many values cannot be split, one behind the other, that their loops are not worth it."""
+    """Too many rounds meet values that cannot be split: their loops are not worth it."""
 
 
 def candidate(
     graph: Graph, split: set[Var], way: int | None = None, patience: float = float("inf")
 ) -> Candidate:
-    """The loops that keep none of `split`, but for what obstacles force to be kept.
+    """The candidate that keeps no value of `split`, except where an obstacle forces it.
 
-    `way` is how much a loop takes in to be shared, see `Splitting`. Raises Tangled once obstacles
-    were met in more than `patience` rounds.
+    `way` limits how much a loop takes in to be shared, see `Splitting`. Raises Tangled if obstacles
+    require more than `patience` rounds.
     """
     obstacles: list[Obstacle] = []
-    split = split - graph.unread  # Without its results, no loop would run such an equation.
+    split = split - graph.unread  # If these were split, no loop would run their equations.
     rounds = 0
     while True:
         rounds += 1
@@ -131,7 +131,7 @@ def candidate(
 
 
 def usage_of(each: Candidate) -> Usage:
-    """What is alive during each of its items."""
+    """The memory in use while each item of a candidate runs."""
     wanted, graph = each.wanted(), each.graph
     units = []
     for item in each.order:
@@ -154,10 +154,10 @@ def wanted_from(region: Region, graph: Graph, wanted: set[Var]) -> list[tuple[in
 
 
 def _untied(splitting: Splitting, regions: Sequence[Region]) -> list[Obstacle]:
-    """Values to keep, since a loop would compare them with what was made of them elsewhere.
+    """Values to keep because a loop would compare them with something made of them elsewhere.
 
-    A maximum's derivative asks which elements equal it: none does, if they are computed again
-    and rounded in another way.
+    The derivative of a maximum asks which elements equal the maximum. If the elements are computed
+    again and rounded in another way, none does.
     """
     found = []
     for tie in splitting.graph.ties:
@@ -173,7 +173,7 @@ def _untied(splitting: Splitting, regions: Sequence[Region]) -> list[Obstacle]:
 
 
 def _is_whole(splitting: Splitting, region: Region, tie: Tie) -> bool:
-    """Whether a loop itself makes, of the value that it compares, all that it compares it with."""
+    """Whether the loop that compares a value also makes the value and what it is compared with."""
     graph = splitting.graph
     return all(
         index in region.factors
@@ -184,7 +184,7 @@ def _is_whole(splitting: Splitting, region: Region, tie: Tie) -> bool:
 
 
 def _cover(splitting: Splitting) -> tuple[list[Region], list[Obstacle]]:
-    """Regions for all sinks, and the values to keep for those that have none."""
+    """Regions for all sinks, and the values to keep for the sinks without a region."""
     regions: list[Region] = []
     obstacles: list[Obstacle] = []
     todo = splitting.sinks()
@@ -204,7 +204,7 @@ def _cover(splitting: Splitting) -> tuple[list[Region], list[Obstacle]]:
 def _best(
     splitting: Splitting, sink: int, later: Sequence[int]
 ) -> tuple[Region | None, list[Blocked]]:
-    """The best region around `sink` with what it can share with later sinks."""
+    """The best region for `sink` and the later sinks that can share it; and the obstacles met."""
     best, best_score, blocked = None, None, []
     for factor in splitting.seeds(sink):
         try:
@@ -222,9 +222,9 @@ def _best(
 
 
 def _score(graph: Graph, region: Region, factor: Factor) -> tuple[float, ...]:
-    """How good a region is: one that shares more, merges less, does less, has longer slices.
+    """The score of a region: more sinks, fewer bytes merged, less work, then an outer dimension.
 
-    Slices of an outer dimension lie together in memory; one that is too large is split again
+    Slices of an outer dimension lie together in memory. A slice that is too large is split again
     along an inner dimension.
     """
     merged = sum(
@@ -258,7 +258,7 @@ def _no_factor(graph: Graph, sink: int) -> str:
 
 
 def _ordered(graph: Graph, splitting: Splitting, regions: list[Region]) -> list[int | Region]:
-    """Loops and whole equations, each after all that it reads, near to their first order."""
+    """Loops and whole equations, each after all that it reads, close to the program's order."""
     looped = {index: region for region in regions for index in bits(region.owned)}
     items: list[int | Region] = [
         index
@@ -291,7 +291,7 @@ def _reads(graph: Graph, item: int | Region) -> list[Var]:
 
 
 def _sorted(needs: list[set[int]], places: list[float]) -> list[int]:
-    """Numbers in an order where each comes after its needs; the lowest place first."""
+    """Numbers in an order where each follows its needs; of those ready, the lowest place first."""
     followers: list[list[int]] = [[] for _ in needs]
     missing = [len(before) for before in needs]
     for number, before in enumerate(needs):

@@ -1,4 +1,4 @@
-"""A compiled plan: the program that runs, and what it takes over the program as written."""
+"""A compiled plan: the program that runs, and its cost relative to the program as written."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ class Fit:
     """A plan, compiled.
 
     Attributes:
-        plan: How it is computed.
+        plan: How the program is computed.
         written: The program as written.
-        plain: The same, compiled.
+        plain: The program as written, compiled.
         result: The planned program, compiled.
-        attempts: How many plans were compiled up to this one; 0: it is the program as written.
-        notes: What was rewritten before.
-        moved: Bytes that go to the host's memory and come back, those of all devices.
+        attempts: Number of plans compiled up to this one; 0 for the program as written.
+        notes: What was rewritten before planning.
+        moved: Bytes that go to the host's memory and come back, summed over all devices.
     """
 
     plan: Plan

@@ -1,4 +1,4 @@
-"""What an equation costs, and which ones a compiler fuses: rough, and corrected by compiling.
+"""Costs of equations, and which ones a compiler fuses: rough, and corrected by compiling.
 
 Only comparisons between plans of one program use these numbers.
 """
@@ -43,13 +43,13 @@ library has one thread. XLA does 8·10¹⁰ operations of products in a second (
 """
 
 _ELEMENT = 4.0
-"""What one element read or written costs, in operations of a matrix product."""
+"""Cost of one element read or written, in operations of a matrix product."""
 
 _SERIAL = 8.0
-"""What an operation of a solve or a factorisation costs, for it waits for the one before."""
+"""Cost of one operation of a solve or a factorisation, because it waits for the one before."""
 
 _COMPARED = 200.0
-"""What a sort costs for each element and each doubling of the elements, in operations.
+"""Cost of a sort for each element and each doubling of the elements, in operations.
 
 A CPU takes 350 ns for each of 9 million elements. In the time of one doubling, passes that count
 elements do 850 operations (2 cores, jax 0.10.2, 2026-11-25). A GPU's radix sort should take less:
@@ -88,20 +88,20 @@ def gives_its_operands(equation: JaxprEqn) -> bool:
 
 
 def work(equation: JaxprEqn) -> float:
-    """Operations of one equation, of matrix products and of touching elements.
+    """Operations of one equation: of products, and of reading and writing elements.
 
-    Those of programs that it runs are not counted.
+    Operations of the programs that the equation runs are not counted.
     """
     return _products(equation) + elementwise_work(equation)
 
 
 def elementwise_work(equation: JaxprEqn) -> float:
-    """The part of it that is of touching elements."""
+    """The part of `work` that reads and writes elements."""
     return _ELEMENT * _touched(equation)
 
 
 def traffic(equation: JaxprEqn, fused: AbstractSet[Var]) -> float:
-    """The bytes that it reads and writes in memory; those of `fused` values never get there."""
+    """Bytes that the equation reads and writes in memory, without those of `fused` values."""
     if gives_its_operands(equation) or sub_jaxprs_of(equation):
         return 0.0
     part = _part_touched(equation)
@@ -112,7 +112,7 @@ def traffic(equation: JaxprEqn, fused: AbstractSet[Var]) -> float:
 
 
 def _touched(equation: JaxprEqn) -> int:
-    """The elements read or written; of an array that a slice is cut from or put into, as many."""
+    """Number of elements read or written; only those of the slice if one is cut out or put in."""
     if gives_its_operands(equation):
         return 0
     part = _part_touched(equation)

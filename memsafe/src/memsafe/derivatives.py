@@ -1,6 +1,6 @@
-"""Programs derived of others: forward, in reverse, transposed.
+"""Programs derived from others: forward, in reverse, transposed.
 
-A program is one of flat arrays without constants. Each is derived once.
+A program takes flat arrays and has no constants. Each program is derived once.
 """
 
 from __future__ import annotations
@@ -40,9 +40,9 @@ _A_BOUND = (
 def pushed_forward(
     program: ClosedJaxpr, active: tuple[int, ...], *, with_values: bool
 ) -> ClosedJaxpr:
-    """The tangents of the results of `program`, after its values where asked.
+    """A program for the tangents of the results of `program`, after its values if `with_values`.
 
-    The operands are the arguments of `program`, and the tangents of those at `active`.
+    Its operands are the arguments of `program`, and the tangents of the arguments at `active`.
     """
     inputs, wanted = program.jaxpr.invars, list(map(is_inexact, program.jaxpr.outvars))
 
@@ -61,10 +61,10 @@ def pushed_forward(
 
 
 def by_rules(program: ClosedJaxpr, active: tuple[int, ...]) -> ClosedJaxpr:
-    """The values of `program` as its derivatives by the arguments at `active` compute them.
+    """`program` with its values computed as in a derivative by the arguments at `active`.
 
-    A custom rule computes values too, and a second derivative differentiates these, not those of
-    the function that has the rule. A `custom_vjp` refuses forward mode, so its values come by
+    A custom rule computes values too. A second derivative differentiates these values, not those of
+    the function that has the rule. A `custom_vjp` refuses forward mode, so its values come from
     reverse mode.
     """
     names = set(_names_in(program))
@@ -101,9 +101,9 @@ def _names_in(program: ClosedJaxpr) -> Iterator[str]:
 def pulled_back(
     program: ClosedJaxpr, varied: tuple[int, ...], wanted: tuple[int, ...], like: Sequence[Any]
 ) -> ClosedJaxpr:
-    """The cotangents of the arguments at `varied`, of operands `like` these.
+    """A program for the cotangents of the arguments at `varied`, of operands `like` these.
 
-    They are the arguments of `program`, and the cotangents of its inexact results at `wanted`.
+    Its operands are the arguments of `program`, and the cotangents at `wanted` of inexact results.
     """
     count = len(program.jaxpr.invars)
     smooth = [at for at, value in enumerate(program.jaxpr.outvars) if is_inexact(value)]
@@ -124,9 +124,10 @@ def pulled_back(
 def transposed(
     program: ClosedJaxpr, linear: tuple[int, ...], wanted: tuple[int, ...], like: Sequence[Any]
 ) -> ClosedJaxpr:
-    """The cotangents of the arguments at `linear`, in which `program` is linear, of such operands.
+    """A program for the cotangents of the arguments at `linear`, of operands `like` these.
 
-    They are its other arguments, and the cotangents of its results at `wanted`.
+    `program` is linear in these arguments. The operands are its other arguments, and the cotangents
+    of its results at `wanted`.
     """
     inputs = program.jaxpr.invars
     others = [at for at in range(len(inputs)) if at not in linear]
@@ -154,10 +155,11 @@ def _of_some(
     silent: bool,
     in_reverse: bool = False,
 ) -> Callable[..., tuple[list[Array], list[Array]]]:
-    """`program` of its `varied` arguments, the others as `given`: the wanted results, the others.
+    """`program` as a function of its `varied` arguments, with the other arguments as `given`.
 
-    Where `silent`, it does not print what the function prints: it is computed again. Where it is
-    to be differentiated `in_reverse`, a `while` whose steps have a bound has a derivative.
+    The function returns the `wanted` results, and the others. If `silent`, it does not print,
+    because it computes values again. If `in_reverse`, each `while` whose steps have a bound gets a
+    reverse-mode derivative.
     """
     flags = [at in varied for at in range(len(program.jaxpr.invars))]
     loops = bounded_loops(program, flags) if in_reverse else {}

@@ -1,4 +1,4 @@
-"""What each kind of device takes for the parts of a plan, in seconds."""
+"""Cost model of each kind of device: rates per second, and fixed costs in seconds."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ __all__ = ["CPU", "DeviceModel", "model_of"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeviceModel:
-    """A kind of device. Only ratios to the time of a whole program are taken of its numbers.
+    """Numbers of a kind of device; only ratios to the time of a whole program are used.
 
     Attributes:
-        products: Operations of matrix products in a second.
-        memory: Bytes in a second that kernels read and write; infinite where elements count alone.
-        host: Bytes in a second that go to the host's memory, or come back.
-        kernel_s: Seconds that a kernel takes whatever it does.
-        step_s: Seconds that it takes to begin one step of a loop.
-        cached: What an element of a slice costs of the time of one in a whole array.
-        slice_bytes: The bytes of a slice that keep the device busy; more would not be faster.
-        multiple: What the length of a slice is rounded to.
-        copies_transposed: Whether its compiler copies whole an argument that a loop reads
+        products: Operations of matrix products per second.
+        memory: Bytes per second that kernels read and write; infinite: only elements count.
+        host: Bytes per second to the host's memory, or back.
+        kernel_s: Seconds that a kernel takes, whatever it does.
+        step_s: Seconds to begin one step of a loop.
+        cached: Time of an element of a slice, as a share of that of an element of a whole array.
+        slice_bytes: Bytes of a slice that keep the device busy. Larger slices are not faster.
+        multiple: Multiple to which the length of a slice is rounded.
+        copies_transposed: Whether its compiler copies a whole argument that a loop reads
             transposed.
         has_libraries: Whether libraries compute parts of its programs, in memory of their own.
         fuses: Whether its compiler computes pointwise values inside what reads them.
@@ -82,10 +82,10 @@ CPU = DeviceModel(
 )
 """A step takes 5 µs at 10¹² operations a second. Kernels do not count.
 
-XLA makes one kernel of a small loop: 70,000 steps take 1.8 ms, and 32,000 with a GPT's products of
-49 kB 1.3 s. Slices stay in the caches: with 2.3 times its operations, of which most touch elements,
-the gradient of t-SNE takes 0.2 times its time as written (3,000 points, slices of 2 MB; 2 cores,
-jax 0.10.2, 2026-11-26).
+XLA makes one kernel of a small loop: 70,000 steps take 1.8 ms. With a GPT's products of 49 kB,
+32,000 steps take 1.3 s. Slices stay in the caches: the gradient of t-SNE takes 0.2 times its time
+as written with 2.3 times its operations, most of which read or write elements (3,000 points, slices
+of 2 MB; 2 cores, jax 0.10.2, 2026-11-26).
 """
 
 GPU = DeviceModel(
@@ -101,15 +101,15 @@ GPU = DeviceModel(
 )
 """Measured on an H200 (jax 0.11.2, 2026-11-26, docs/device.md).
 
-A step of suite scan_offload's program does so many operations a second, and kernels that copy read
-and write so many bytes. 4 µs a kernel fit the times of 16 plans best: over the times of their
-programs they are predicted to 15 % (mean of absolute logarithms; 45 % at worst, for a solve with a
-triangular matrix in a loop). Without memory and kernels it was 18 % (54 % at worst).
+`products` is the rate of a step of suite scan_offload's program, `memory` that of copying kernels.
+4 µs a kernel fit the times of 16 plans best. The mean error of their predicted times, over the
+times of their programs, is 15 % (absolute logarithms; 45 % at worst, for a solve with a triangular
+matrix in a loop). Without memory and kernels the error was 18 % (54 % at worst).
 
-A recurrent network of 64 steps reads its inputs [4,096, 64, 128] transposed. With its gradient in 8
-slices it takes 339 MB, for the inputs are copied in another layout before the loop; 205 MB where
-the slices keep theirs (compiled for an H200, jax 0.10.2; jax 0.12.0.1 copies nothing). For a TPU
-both take 134.5 MB.
+A recurrent network of 64 steps reads its inputs [4,096, 64, 128] transposed. Its gradient in 8
+slices takes 339 MB, because the inputs are copied to another layout before the loop. It takes
+205 MB if the slices keep the layout of the inputs (compiled for an H200, jax 0.10.2; jax 0.12.0.1
+copies nothing). For a TPU both take 134.5 MB.
 """
 
 TPU = DeviceModel(
@@ -128,5 +128,5 @@ _BY_PLATFORM = {"cpu": CPU, "gpu": GPU, "tpu": TPU}
 
 
 def model_of(device: Device) -> DeviceModel:
-    """The model of a device's kind; a GPU's for a kind that is not known."""
+    """The model for the platform of `device`; that of a GPU for an unknown platform."""
     return _BY_PLATFORM.get(device.platform, GPU)

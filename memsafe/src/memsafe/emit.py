@@ -36,8 +36,8 @@ __all__ = ["emitted", "step_signature", "traced_step"]
 def emitted(plan: Plan, *, is_part: bool = False) -> Callable[..., list[Array]]:
     """The program of `plan`: same arguments, same results, computed as planned.
 
-    Where it is part of another, its arguments are no arguments to the compiler. Keys of random
-    numbers have no layout.
+    No layout is set for arguments if it is part of another program (`is_part`), because they are
+    not the compiler's arguments then. Random keys have no layout.
     """
     graph = plan.graph
     is_copied = graph.model.copies_transposed and not is_part
@@ -85,7 +85,7 @@ def _run(plan: Plan, row_major: Collection[Var], *arguments: Array) -> list[Arra
 def _whole(
     graph: Graph, whole: Whole, read: Callable[[Var | Literal], Array], turns: Turns
 ) -> Iterator[tuple[Var, Array]]:
-    """The results of an equation that is computed at once."""
+    """The results of an equation that is computed whole."""
     equation = graph.equations[whole.equation]
     operands = turns.begun(whole.equation, [read(atom) for atom in equation.invars])
     if whole.sub_jaxprs:
@@ -143,9 +143,10 @@ def _at_once(
 def _as_varying(
     stepped: Callable[..., list[Array]], begun: list[Array], alone: list[Array]
 ) -> list[Array]:
-    """A loop's first carry, varying over the mapped axes that its steps make it vary over.
+    """The first carry of a loop, varying over the same mapped axes as the carry after a step.
 
-    What lies whole on all devices cannot wait for a loop whose results vary: it is as `alone`.
+    A value that is whole on all devices cannot wait for a loop whose results vary. Its start is
+    taken from `alone`, which waits for no loop.
     """
     after = jax.eval_shape(partial(stepped, np.int32(0)), alone)
     return [
@@ -181,7 +182,7 @@ def _begun(graph: Graph, loop: Loop, after: Any) -> list[Array]:
 
 
 def _later(start: Array, after: Any) -> Array:
-    """`start`, there only once `after`, a zero, is; its own zeros keep their sign."""
+    """`start`, available only once the zero `after` is; zeros in `start` keep their sign."""
     if not jnp.issubdtype(start.dtype, jnp.number):
         return start
     return start - lax.convert_element_type(after, start.dtype)
@@ -239,7 +240,7 @@ def step_signature(graph: Graph, loop: Loop) -> Hashable:
 
 
 def traced_step(graph: Graph, loop: Loop) -> ClosedJaxpr:
-    """One step of `loop` as a program of its start, how many indices count, and its inputs."""
+    """One step of `loop` as a program of its start, the number of counted indices, and inputs."""
     number = jax.ShapeDtypeStruct((), "int32")
     inputs = [value.aval for value in loop.region.inputs(graph)]
     return flattened(

@@ -36,15 +36,15 @@ __all__ = ["Engine"]
 
 @dataclass(slots=True, kw_only=True, eq=False)
 class Engine:
-    """Programs made to fit by one set of options, each once.
+    """Plans and runs programs with one set of options, each program once for each place.
 
-    A program has no constants of its own: they are its first arguments.
+    A program has no constants: those of its function are its first arguments.
     """
 
     options: Options
     fits: dict[Hashable, Fit] = field(default_factory=dict, repr=False)
     jitted: dict[int, Callable[..., list[Array]]] = field(default_factory=dict, repr=False)
-    fitted: list[ClosedJaxpr] = field(  # Their constants' ids are in keys.
+    fitted: list[ClosedJaxpr] = field(  # Kept alive: their constants' ids are in keys.
         default_factory=list, repr=False
     )
     known: WeakKeyDictionary[ClosedJaxpr, dict[Place, Fit]] = field(
@@ -57,7 +57,7 @@ class Engine:
     def run(
         self, program: ClosedJaxpr, inputs: Sequence[Array], donated: Sequence[int] = ()
     ) -> list[Array]:
-        """The results of `program`, by its compiled form where `inputs` are at hand."""
+        """The results of `program`: computed now, or in a trace, as the results of one equation."""
         if at_hand(inputs):
             return self.executed(program, inputs, donated)
         return bound(self, program, inputs)
@@ -70,15 +70,16 @@ class Engine:
         *,
         runs: bool = False,
     ) -> Fit:
-        """How `program` fits; `inputs`, where given, say where its arguments lie."""
+        """The compiled plan of `program`; `inputs`, if given, say where its arguments lie."""
         return self._fit(program, self._place(inputs, donated), runs=runs)
 
     def placed(
         self, program: ClosedJaxpr, inputs: Sequence[Any], donated: Sequence[int] = ()
     ) -> ClosedJaxpr:
-        """`program`, which is lowered for arguments that lie and are donated as `inputs`.
+        """A copy of `program`, to lower for arguments placed as `inputs` and donated as `donated`.
 
-        Otherwise a trace does not tell: `program` counts as whole on one device there.
+        A trace does not show where arguments lie. Without this, `program` counts as whole on one
+        device.
         """
         found: ClosedJaxpr = program.replace()
         self.places[found] = self._place(inputs, donated)
@@ -87,14 +88,14 @@ class Engine:
     def compiled(
         self, program: ClosedJaxpr, inputs: Sequence[Any], donated: Sequence[int] = ()
     ) -> Compiled | None:
-        """The compiled form of `program`, where it runs where `inputs` are."""
+        """The executable of `program`; None if the requested device is not in `jax.devices()`."""
         here = self.options.device is None or self.options.device in jax.devices()
         return self.fit(program, inputs, donated, runs=True).result.compiled if here else None
 
     def executed(
         self, program: ClosedJaxpr, inputs: Sequence[Array], donated: Sequence[int] = ()
     ) -> list[Array]:
-        """The results of `program` of arrays that are at hand."""
+        """The results of `program` on `inputs`, which are arrays and not tracers."""
         settings: Any = jax.config
         if settings.jax_disable_jit:
             return evaluate(program, inputs)
@@ -108,7 +109,7 @@ class Engine:
             return list(self.jitted[id(fit)](*inputs))
 
     def lowered(self, program: ClosedJaxpr, context: Any) -> Callable[..., Iterable[Array]]:
-        """What computes `program` where a lowering rule, given `context`, lowers it."""
+        """The planned function that a lowering rule, given `context`, lowers for `program`."""
         if program in self.places:
             return self._fit(program, self.places[program]).program
         mesh, devices = devices_lowered_for(context)
@@ -128,8 +129,8 @@ class Engine:
     def inlined(
         self, operands: Sequence[Array], program: ClosedJaxpr, active: tuple[int, ...], gives: Gives
     ) -> list[Array]:
-        """What an equation of this primitive gives, as a part of another program."""
-        if under_named_axes():  # It is compiled with its mesh, where it is lowered.
+        """The results of an equation of the memsafe primitive, as a part of another program."""
+        if under_named_axes():  # The program is planned with its mesh, when lowered.
             return bound(self, program, operands, active, gives)
         return list(self.fit(computed(program, active, gives)).program(*operands))
 

@@ -1,4 +1,4 @@
-"""What memsafe raises."""
+"""Errors that memsafe raises."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ if TYPE_CHECKING:
 __all__ = ["NAMED_SHARE", "BudgetError", "advising", "failure"]
 
 NAMED_SHARE = 0.01
-"""The share of the peak from which a value is named: what is smaller stands in nobody's way."""
+"""Minimum share of the peak for which a value is named: smaller values are not in the way."""
 
 _NO_BOUND = "Reverse-mode differentiation does not work for lax.while_loop"
-"""How jax's error begins."""
+"""The beginning of jax's error."""
 
 
 @contextmanager
 def advising(advice: str) -> Iterator[None]:
-    """Within it, jax's refusal to differentiate a `while_loop` in reverse says what to do."""
+    """Adds `advice` to jax's refusal to differentiate a `while_loop` in reverse."""
     try:
         yield
     except ValueError as error:
@@ -33,7 +33,7 @@ def advising(advice: str) -> Iterator[None]:
 
 
 class BudgetError(RuntimeError):
-    """A function cannot be made to fit its budget, or only at the price of more time than asked.
+    """A function does not fit its budget, or only in more time than `max_slowdown` allows.
 
     Attributes:
         budget: The budget in bytes.
@@ -85,7 +85,7 @@ class BudgetError(RuntimeError):
 
 
 def failure(error: JaxRuntimeError) -> str:
-    """What is in the way where a compiler fails at a plan, in a line."""
+    """The line that names a compiler's failure at a plan among the blockers."""
     first, _, _ = str(error).partition("\n")
     return f"the compiler fails at a plan: {first:.200}"
 

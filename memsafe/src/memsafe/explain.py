@@ -27,7 +27,7 @@ _SHOWN = 8
 _REFUSED = "refused by the compiler"
 
 _QUIET = ("as it changes nothing", "computed once, not again", "with the one that it undoes")
-"""How rewrites end that tell a user nothing about memory."""
+"""Ends of the notes of rewrites that tell a user nothing about memory."""
 
 
 def explain(
@@ -49,7 +49,7 @@ def explain(
 
 
 def explanation(name: str, fit: Fit, budget: int | None) -> Iterator[str]:
-    """The lines that say what a plan does and what it takes."""
+    """The lines that say what a plan does, and how much memory and time it takes."""
     asked = "" if budget is None else f" in {as_text(budget)}"
     parts = f"{as_text(fit.result.temp_bytes)} of them temporary"
     refused = "compiled" if fit.result.lowered is not None else _REFUSED

@@ -1,9 +1,9 @@
-"""Arrays on a mesh with explicit axes, which `jax.make_mesh` makes: their place is in their type.
+"""Arrays on a mesh with explicit axes, as `jax.make_mesh` makes: their types have shardings.
 
-There jax tells by rules of its own where the result of each equation lies, and has a program say so
-where they do not tell, as of a slice of a divided dimension. A plan leaves that to the compiler: it
-is made and run with the axes automatic, and its results are put where the types of the function's
-own results say.
+With explicit axes, jax derives the sharding of each result by rules of its own. Where no rule
+applies, as for a slice of a divided dimension, the program must state the sharding. A plan leaves
+shardings to the compiler: it is made and run with automatic axes. Its results then get the
+shardings in the types of the function's own results.
 """
 
 from __future__ import annotations
@@ -31,19 +31,19 @@ def explicit_mesh(values: Iterable[Any]) -> AbstractMesh | None:
 
 
 class Axes(Protocol):
-    """The explicit axes of a function's arguments, as what plans and runs it sees them."""
+    """How the explicit axes of a function's arguments are handled when it is planned and run."""
 
     def run(self, function: Callable[..., Any], arrays: Sequence[Any]) -> Any:
-        """The results of `function`, which are arrays, where they are to lie."""
+        """The results of `function`, which are arrays, in their final shardings."""
         ...
 
     def see(self, function: Callable[..., Any], arrays: Sequence[Any]) -> Any:
-        """What `function` says of `arrays`; no array."""
+        """What `function` returns for `arrays`: no arrays, but for example a plan."""
         ...
 
 
 class NoAxes:
-    """There are none."""
+    """No argument has explicit axes."""
 
     def run(self, function: Callable[..., Any], arrays: Sequence[Any]) -> Any:
         """The results of `function`."""
@@ -53,10 +53,10 @@ class NoAxes:
 
 
 class ByType:
-    """Explicit axes: the function sets shardings itself and cannot be traced without them."""
+    """Explicit axes stay: the function sets shardings itself and cannot be traced without them."""
 
     def run(self, function: Callable[..., Any], arrays: Sequence[Any]) -> Any:
-        """The results of `function`; raises ValueError where jax refuses what is planned."""
+        """The results of `function`; raises ValueError if jax refuses the plan."""
         try:
             return function(*arrays)
         except (AssertionError, BudgetError, InternalsMoved, jax.errors.JaxRuntimeError):
@@ -76,11 +76,11 @@ class ByType:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Automatic:
-    """Automatic ones.
+    """Explicit axes become automatic.
 
     Attributes:
         mesh: The mesh with explicit axes.
-        places: Where each result lies, in a tree as theirs.
+        places: The sharding of each result, in the tree of the results.
     """
 
     mesh: AbstractMesh
@@ -90,7 +90,7 @@ class Automatic:
     def of(
         cls, function: Callable[..., Any], leaves: Sequence[Any], mesh: AbstractMesh
     ) -> Automatic:
-        """With the places that jax tells of the results of `function`, by the types of `leaves`."""
+        """With the shardings that jax derives for the results of `function` on `leaves`."""
 
         def place(result: jax.ShapeDtypeStruct) -> NamedSharding:
             known: Any = result.sharding
@@ -100,7 +100,7 @@ class Automatic:
         return cls(mesh=mesh, places=jax.tree.map(place, jax.eval_shape(function, *leaves)))
 
     def run(self, function: Callable[..., Any], arrays: Sequence[Any]) -> Any:
-        """The results of `function` in their places; arrays at hand are not copied."""
+        """The results of `function` in their shardings; concrete arguments are not copied."""
         there = next((each.sharding.mesh for each in arrays if _is_there(each)), None)
         if there is None or not at_hand(arrays):
             return self._called(function, arrays, self.places)
@@ -108,7 +108,7 @@ class Automatic:
         return jax.device_put(self._on_automatic(function, arrays), places)
 
     def see(self, function: Callable[..., Any], arrays: Sequence[Any]) -> Any:
-        """What `function` says of `arrays`."""
+        """What `function` returns for `arrays` on automatic axes."""
         if not are_traced(arrays):
             return self._on_automatic(function, arrays)
         said = []
@@ -132,13 +132,13 @@ class Automatic:
 
 
 def _is_there(each: Any) -> bool:
-    """Whether it is an array, or stands for one, on devices with explicit axes."""
+    """Whether this is an array, or stands for one, on devices with explicit axes."""
     sharding = sharding_of(each)
     return isinstance(sharding, NamedSharding) and _is_explicit(sharding.mesh)
 
 
 def _as_automatic(each: Any) -> Any:
-    """The same array, or what stands for it, with its axes automatic; it shares its memory."""
+    """`each` with automatic axes; an array shares the memory of the original."""
     if not _is_there(each):
         return each
     sharding = NamedSharding(_automatic(each.sharding.mesh), each.sharding.spec)

@@ -1,8 +1,8 @@
-"""What an equation runs over: its indices, and how each is carried by operands and results.
+"""The factors of an equation: the indices it runs over, and the axes that carry each of them.
 
 An equation such as `dot_general` of `[m, k]` and `[k, n]` has three *factors*: `m` is carried by
 the left operand and the result, `n` by the right operand and the result, `k` by both operands and
-by no result: results of pieces of `k` are *merged* by adding. (Shardy calls the same thing an
+by no result. The results of pieces of `k` are *merged* by adding. (Shardy calls the same thing an
 op's sharding rule, einsum an index.) An equation can be computed piece by piece along any one of
 its factors.
 """
@@ -28,17 +28,18 @@ __all__ = ["Axis", "Factor", "Merge", "Piece", "Rule", "apart", "together"]
 
 
 class Axis(NamedTuple):
-    """The dimension of an array that carries a factor; a tuple, for planning compares millions.
+    """The dimension of an array that carries a factor; a tuple, because planning compares millions.
 
     Index i of the factor covers the elements `[i * block, (i + 1) * block)` of `dim`: where a
     reshape merges `[heads, 64]` into one dimension, a head is a block of 64.
 
-    An axis with a *halo* covers `before` elements more below, and `after` above; fewer, where they
-    are negative. Some of them may lie beyond the array's ends. What is there is anything at all:
-    who reads a halo fills it. But where the axis `wraps`, the array goes on from its other end.
+    An axis with a *halo* also covers `before` elements below and `after` elements above; a negative
+    number covers fewer. Some of these elements may lie beyond the array's ends. Their values are
+    undefined there, and the equation that reads the halo fills them. But if the axis `wraps`, the
+    array continues from its other end.
 
-    Where the dimension lies over `devices`, each of which has as much of it, a piece is as much of
-    each device's own part: of 12 indices over 2 devices, the first 4 are 0, 1, 6 and 7.
+    If the dimension is divided equally over `devices`, a piece has as many indices in each device's
+    part: of 12 indices over 2 devices, the first 4 are 0, 1, 6 and 7.
     """
 
     dim: int
@@ -50,12 +51,12 @@ class Axis(NamedTuple):
 
     @property
     def has_halo(self) -> bool:
-        """Whether it covers other elements than its blocks."""
+        """Whether the axis covers other elements than its blocks."""
         return bool(self.before or self.after)
 
     @property
     def halo(self) -> float:
-        """How many indices more than a piece's own it covers."""
+        """Number of indices that the axis covers in addition to a piece's own."""
         return (self.before + self.after) / self.block
 
     @property
@@ -72,19 +73,19 @@ class Axis(NamedTuple):
 
     @property
     def of_each(self) -> Axis:
-        """The axis of what each device has, where that is a dimension after the devices'."""
+        """The axis of each device's part, in an array with a dimension of devices before it."""
         return self._replace(dim=self.dim + 1, devices=1)
 
     def first(self, piece: Piece) -> Array:
-        """The first element that a piece covers; it may lie below the array."""
+        """The position of the first element that a piece covers; may be negative."""
         return piece.start * self.block - self.before
 
     def width(self, length: int) -> int:
-        """The elements that `length` indices cover."""
+        """Number of elements that `length` indices cover."""
         return length * self.block + self.before + self.after
 
     def covers(self, other: Axis) -> bool:
-        """Whether every element that `other` covers is covered, with what it has to be."""
+        """Whether this axis covers all elements of `other`, with the values that `other` needs."""
         return self == other or (
             self.steps_with(other)
             and self.before >= other.before
@@ -93,7 +94,7 @@ class Axis(NamedTuple):
         )
 
     def joined(self, other: Axis) -> Axis:
-        """The least that covers both, of the same blocks."""
+        """The smallest axis with these blocks that covers both."""
         return self._replace(
             before=max(self.before, other.before),
             after=max(self.after, other.after),
@@ -107,11 +108,11 @@ class Piece:
 
     Attributes:
         start: The first index, an int32 scalar that a loop may count.
-        length: How many, known when traced.
-        counted: How many of the first ones an earlier piece has covered (the last piece of a
-            loop is moved back to stay within the array); None where it is known to be none.
-        size: How many indices there are in all; None where that tells nothing new.
-        place: Where its slices go, in what is put together of pieces; None: to `start`.
+        length: Number of indices, known at trace time.
+        counted: Number of first indices that an earlier piece has covered (the last piece of a
+            loop is moved back to stay within the array); None if there are none.
+        size: Number of indices over all pieces; None: their blocks lie within the array.
+        place: The index where its slices go in results assembled from pieces; None: `start`.
     """
 
     start: Array
@@ -121,12 +122,12 @@ class Piece:
     place: Array | None = None
 
     def goes_beyond(self, axis: Axis, elements: int) -> bool:
-        """Whether such a piece may cover more than the `elements` of a dimension."""
+        """Whether the piece may extend beyond the ends of a dimension of `elements` elements."""
         within = self.size is None or self.size * axis.block + axis.after <= elements
         return axis.before > 0 or not within or (self.size is None and axis.after > 0)
 
     def of(self, value: Array, axis: Axis) -> Array:
-        """The piece of an array that carries the factor on `axis`; zeros beyond its ends."""
+        """The slice of `value` along `axis`; beyond an end zeros, or the other end if it wraps."""
         if axis.devices > 1:
             part = apart(value, axis.dim, axis.devices)
             return together(self.on_each(axis.devices).of(part, axis.of_each), axis.dim)
@@ -136,7 +137,7 @@ class Piece:
         return lax.dynamic_slice_in_dim(value, start, width, axis.dim, allow_negative_indices=False)
 
     def put(self, whole: Array, part: Array, axis: Axis) -> Array:
-        """`whole` with `part`, which has the piece's own indices alone, in its place."""
+        """`whole` with the piece's own indices replaced by `part`, which has no halo."""
         if axis.devices > 1:
             whole, part = (apart(each, axis.dim, axis.devices) for each in (whole, part))
             return together(self.on_each(axis.devices).put(whole, part, axis.of_each), axis.dim)
@@ -145,7 +146,7 @@ class Piece:
         )
 
     def on_each(self, devices: int) -> Piece:
-        """What of the piece each of `devices` has, in the indices of its own part."""
+        """The part of the piece on each of `devices`, in the indices of that device's part."""
         count = np.int32(devices)
         return Piece(
             start=lax.div(self.start, count),
@@ -155,7 +156,7 @@ class Piece:
         )
 
     def filled(self, value: Array, axis: Axis, size: int, fill: Any) -> Array:
-        """The piece of an array of `size` elements with `fill` beyond it, if it does not wrap."""
+        """`value` with `fill` beyond the ends of its array of `size` elements, unless it wraps."""
         if axis.wraps or not self.goes_beyond(axis, size):
             return value
         place = axis.first(self) + lax.broadcasted_iota(jnp.int32, value.shape, axis.dim)
@@ -163,13 +164,13 @@ class Piece:
 
 
 def apart(value: Array, dim: int, devices: int) -> Array:
-    """An array with a dimension over devices as two: the devices, and what each of them has."""
+    """`value` with `dim` as two dimensions: the devices, and the part that each device has."""
     shape = value.shape
     return lax.reshape(value, (*shape[:dim], devices, shape[dim] // devices, *shape[dim + 1 :]))
 
 
 def together(value: Array, dim: int) -> Array:
-    """An array with two such dimensions, from `dim` on, as one."""
+    """`value` with the dimensions `dim` and after as one: the inverse of `apart`."""
     shape = value.shape
     return lax.reshape(value, (*shape[:dim], shape[dim] * shape[dim + 1], *shape[dim + 2 :]))
 
@@ -189,7 +190,7 @@ def _within(value: Array, dim: int, start: Array, width: int) -> Array:
 
 
 def _around(value: Array, dim: int, start: Array, width: int) -> Array:
-    """`width` elements from `start`, from the other end beyond an end."""
+    """`width` elements from `start`; beyond an end, the elements from the other end."""
     places = (start + lax.iota(jnp.int32, width)) % value.shape[dim]
     return jnp.take(value, places, axis=dim, mode="clip")
 
@@ -199,7 +200,7 @@ class Merge(Protocol):
 
     A law: over the pieces of a factor, in order, `finish(combine(… combine(start, part₁) …))`
     is what the equation computes on whole operands, up to the order of additions; indices that a
-    piece says are counted do not count again.
+    piece marks as counted do not count again.
     """
 
     def start(self, equation: JaxprEqn) -> tuple[Array, ...]:
@@ -231,15 +232,15 @@ class Merge(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Factor:
-    """One index of an equation, at its finest.
+    """One index of an equation, at its finest granularity.
 
     Attributes:
         size: The number of indices.
-        operands: The axis that carries it, for each operand; None: each piece needs it whole.
-        results: The same for each result; None, for all of them, where pieces are merged.
+        operands: The axis of each operand that carries the factor; None: pieces need it whole.
+        results: The axis of each result that carries the factor; None for all if pieces are merged.
         merge: How pieces are merged; None where every result carries the factor.
-        least: The fewest indices of a piece.
-        devices: Over how many devices the dimensions of its axes lie.
+        least: Minimum number of indices of a piece.
+        devices: Number of devices that the dimensions of its axes are divided over.
     """
 
     size: int
@@ -267,20 +268,20 @@ class Factor:
 
     @property
     def halo(self) -> float:
-        """The most indices that an array covers in addition to those of a piece."""
+        """Maximum number of indices that an array covers in addition to a piece's own."""
         axes = (*self.operands, *self.results)
         return max((axis.halo for axis in axes if axis is not None), default=0.0)
 
     def carrying(self, result: int, axis: Axis) -> Factor | None:
-        """This factor as coarse as `result` carries it on `axis`, or None where it cannot."""
+        """This factor, coarsened so that `result` carries it on `axis`; None if it cannot."""
         return self._as_coarse(self.results[result], axis)
 
     def reading(self, operand: int, axis: Axis) -> Factor | None:
-        """This factor as coarse as `operand` carries it on `axis`, or None where it cannot."""
+        """This factor, coarsened so that `operand` carries it on `axis`; None if it cannot."""
         return self._as_coarse(self.operands[operand], axis)
 
     def over(self, devices: int, merge: Merge | None) -> Factor:
-        """The same factor where its dimensions lie over devices, or on one again."""
+        """The same factor, divided over `devices` (1: no longer divided), with `merge`."""
 
         def placed(axis: Axis | None) -> Axis | None:
             return axis and axis._replace(devices=devices)
@@ -306,7 +307,7 @@ class Factor:
     def _scaled(
         self, times: int, before: int = 0, after: int = 0, *, wraps: bool = False
     ) -> Factor:
-        """`times` indices as one, and as many more of the finer ones below and above."""
+        """`times` indices as one, with halos of `before` and `after` of the finer indices."""
 
         def scaled(axis: Axis | None) -> Axis | None:
             return axis and Axis(
@@ -327,7 +328,7 @@ class Factor:
         )
 
     def finest_block(self) -> int:
-        """The smallest common multiple of the blocks that its arrays carry."""
+        """The least common multiple of the blocks of its axes."""
         axes = (*self.operands, *self.results)
         return math.lcm(*(axis.block for axis in axes if axis is not None))
 
@@ -335,7 +336,7 @@ class Factor:
 def _joined(
     axes: Sequence[Axis | None], others: Sequence[Axis | None]
 ) -> tuple[Axis | None, ...] | None:
-    """Each of `axes` with the halo of another as well; None where they differ in more."""
+    """Each of `axes` joined with that of `others`; None where they differ in more than halos."""
     found: list[Axis | None] = []
     for one, other in zip(axes, others, strict=True):
         if one == other:

@@ -1,9 +1,9 @@
-"""What a loop could never make in slices: most attempts to share a loop end at the same values.
+"""Values that a loop can never make in slices: most attempts to share a loop end at the same ones.
 
-A value that a loop cannot slice stays so while the loop grows, for nothing that it has taken in is
-given back. So the way to such a value is remembered, and every later sink that needs something on
-it is turned away before anything grows. Only a value whose equation has one way to carry its axis
-is remembered: another way, not open from below, could be taken first for another result or sink.
+A value that a loop cannot slice stays so while the loop grows, because a loop never gives back what
+it has taken in. So the path to such a value is remembered. A later sink that needs a value on this
+path is rejected before anything grows. Only a value whose equation has one way to carry its axis is
+remembered: another way, not open from below, could be taken first for another result or sink.
 """
 
 from __future__ import annotations
@@ -29,22 +29,25 @@ __all__ = ["Feasibility", "WholeReads"]
 
 @dataclass(slots=True, kw_only=True)
 class WholeReads:
-    """What any loop reads whole of what is kept, to make a value along an axis.
+    """The kept values that any loop reads whole to make a value in slices along an axis.
 
-    None where no loop makes it, whatever it has taken in. Followed are values never kept, as long
-    as there is one way to carry their axis. Halos do not matter: what an equation reads whole, it
-    reads whole with any halo.
+    The result is None if no loop can make the value, whatever the loop has taken in. The search
+    follows values that are never kept, as long as there is one way to carry their axis. Halos do
+    not matter: what an equation reads whole, it reads whole with any halo.
 
     Attributes:
         splitting: The values that are never kept.
-        known: The equations that make what is read whole, as bits, for a value along an axis.
+        known: For a value along an axis, the equations that make what is read whole, as bits.
     """
 
     splitting: Splitting
     known: dict[Sliced, int | None] = field(default_factory=dict)
 
     def of(self, operands: Iterable[tuple[Var, Axis | None]]) -> list[int] | None:
-        """The equations read whole by one with such operands, and by all that makes them."""
+        """The equations whose results are read whole by an equation with such `operands`.
+
+        Those that are read whole to make the operands are included.
+        """
         operands = tuple(operands)
         todo = self._unknown(operands)
         while todo:
@@ -87,14 +90,14 @@ class WholeReads:
 
 @dataclass(slots=True, kw_only=True)
 class Feasibility:
-    """What `region` could take in, while it grows and no other region does.
+    """What `region` could take in, while only this region grows.
 
     Attributes:
         splitting: The values that are never kept.
         region: The loop.
         hopeless: Values along an axis that the loop cannot make in slices.
-        possible: Those that nothing keeps out of the loop, while it has as many sinks.
-        grown: That number.
+        possible: Values along an axis without a known obstacle, for the current number of sinks.
+        grown: The number of sinks that `possible` holds for.
     """
 
     splitting: Splitting
@@ -104,7 +107,7 @@ class Feasibility:
     grown: int = 0
 
     def may_take(self, sink: int, factor: Factor) -> bool:
-        """Whether nothing keeps `sink` out but what growing itself may still meet."""
+        """Whether no known obstacle keeps `sink` out; growing may still meet another one."""
         if sink in self.region.factors:
             return True
         if self.grown != len(self.region.sinks):
@@ -129,7 +132,7 @@ class Feasibility:
         return True
 
     def _needs(self, need: Sliced) -> list[Sliced] | None:
-        """What the loop must slice to slice a value along an axis; None where it cannot."""
+        """The operands that the loop must slice to slice `need`; None if it cannot."""
         value, axis = need
         carrier = self.splitting.graph.carrier(value, axis)
         have = self.region.versions(carrier.equation)

@@ -52,17 +52,17 @@ def planner_for(device: Device, options: Options) -> Planner:
 
 
 def fitted(program: ClosedJaxpr, options: Options, place: Place, *, runs: bool) -> Fit:
-    """`program` (without constants) as one whose compiled peak keeps the budget of `options`.
+    """`program` (without constants), compiled so that its peak keeps the budget of `options`.
 
-    `runs` is whether it is to run; if not, what is compiled only tells what it needs.
+    `runs` says whether the program will run. If not, it is compiled only to measure its memory.
 
-    Raises BudgetError, with the smallest peak reached, where no plan does.
+    Raises BudgetError, with the smallest peak reached, if no plan keeps the budget.
     """
     budget = options.budget_on(place.device)
     planner = planner_for(place.device, options)
     if not place.is_on_one_device:  # The partitioner of jax 0.10.2 would gather the slices.
         planner = replace(planner, model=replace(planner.model, copies_transposed=False))
-        options = options.without("reductions")  # Nor does it divide sums with its own operation.
+        options = options.without("reductions")  # Nor does it divide that rewrite's sums.
     arguments = [aval_of(variable) for variable in program.jaxpr.invars]
     _refuse_symbols(arguments)
     measure = partial(measured, arguments=arguments, place=place)
@@ -114,7 +114,7 @@ def fitted(program: ClosedJaxpr, options: Options, place: Place, *, runs: bool) 
 
 
 def _refuse_symbols(arguments: Iterable[ShapedArray]) -> None:
-    """Raises TypeError where a shape is no numbers, as those that `jax.export` has."""
+    """Raises TypeError if a shape has a symbolic size, as shapes under `jax.export` may have."""
     for each in arguments:
         if not all(isinstance(dim, int) for dim in each.shape):
             raise TypeError(
@@ -124,7 +124,7 @@ def _refuse_symbols(arguments: Iterable[ShapedArray]) -> None:
 
 
 def _parts(program: ClosedJaxpr, place: Place) -> tuple[Parts, ...]:
-    """How the arguments lie over several devices."""
+    """How the arguments are divided over several devices; empty on one device."""
     if place.shardings is None or place.is_on_one_device:
         return ()
     avals = [aval_of(variable) for variable in program.jaxpr.invars]
@@ -140,10 +140,11 @@ def _placed_alike(
     *,
     runs: bool,
 ) -> Measured:
-    """`program` compiled, its results over several devices where those of the plain program lie.
+    """`program`, compiled with its results divided over devices like those of the plain program.
 
-    They are moved there at its end: told so alone, the partitioner divides the loops another way,
-    and the gradient of six layers took 2.2 in place of 1.5 MB (4 devices, jax 0.10.2, 2026-11-27).
+    The results move there at its end. If the partitioner gets only the final places, it divides the
+    loops another way: the gradient of six layers took 2.2 in place of 1.5 MB (4 devices,
+    jax 0.10.2, 2026-11-27).
     """
     found = measure(program, runs=runs)
     if plain.compiled is None or found.compiled is None or found.nbytes > budget:
@@ -157,8 +158,8 @@ def _placed_alike(
 def _written(program: ClosedJaxpr, measure: Callable[..., Measured]) -> Measured:
     """The program as written, compiled; infinitely large if the compiler fails at it.
 
-    A compiler can fail at a large array that a plan removes. If it fails at the plan too, that
-    error is raised.
+    A compiler can fail at a large array that a plan removes. If it fails at the plan too, the
+    compiler's error is raised.
     """
     try:
         return measure(partial(_as_written, program))

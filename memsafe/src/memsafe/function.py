@@ -35,7 +35,7 @@ __all__ = ["Calls"]
 
 @dataclass(slots=True, kw_only=True)
 class Calls:
-    """A function with what was asked for it, and what was traced and planned of it so far."""
+    """A function with its options, and the programs traced and planned for it so far."""
 
     function: Callable[..., Any]
     options: Options
@@ -47,7 +47,7 @@ class Calls:
 
     @classmethod
     def asked(cls, function: Callable[..., Any], budget: Budget | None, asked: Asked) -> Calls:
-        """Calls as a user asks for them; raises ValueError or TypeError for what is no request."""
+        """The calls that a user requests; raises ValueError or TypeError for an invalid request."""
         if not callable(function):
             raise TypeError(
                 f"got {function!r}; wanted a function; do this: memsafe(f, budget=…)(arguments)"
@@ -59,7 +59,7 @@ class Calls:
         return self._results(self._called(args, kwargs))
 
     def missed(self, *args: Any, **kwargs: Any) -> tuple[Any, Any]:
-        """The results of one call, and how jax computes another like it, or None."""
+        """The results of one call, and the `fast_path` data for calls like it, or None."""
         call = self._called(args, kwargs)
         program, inputs, donated = self._traced(call)
         if not isinstance(program.axes, NoAxes) or not at_hand(inputs):
@@ -73,7 +73,7 @@ class Calls:
         return jax.tree.unflatten(tree, found), known
 
     def trace(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> TracedAhead:
-        """One call as a program, which is planned for where its arguments lie."""
+        """One call, traced ahead of time; it is planned for the placement of its arguments."""
         program, inputs, donated = self._traced(flattened_call(args, kwargs, self.options))
 
         def place(*inputs: Any) -> ClosedJaxpr:
@@ -102,14 +102,14 @@ class Calls:
 
         def results(*inputs: Array) -> Any:
             if isinstance(program.axes, ByType) and not at_hand(inputs):
-                self.engine.fit(computed)  # While jax's refusal can still be explained.
+                self.engine.fit(computed)  # Plan now: `ByType` can explain a refusal by jax.
             found = self.engine.run(computed, inputs, donated)
             return jax.tree.unflatten(program.results, found)
 
         return program.axes.run(results, inputs)
 
     def fit(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Fit:
-        """How one call fits, without running it."""
+        """Plan one call without running it."""
         program, inputs, donated = self._traced(flattened_call(args, kwargs, self.options))
 
         def fit(*inputs: Any) -> Fit:
@@ -128,13 +128,13 @@ class Calls:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Call:
-    """The arguments of one call, arrays apart from the rest.
+    """The arguments of one call, with the arrays separated from the static arguments.
 
     Attributes:
-        leaves: The arrays, or what stands for them.
-        donated: Which of them may be reused.
+        leaves: The arrays, or `jax.ShapeDtypeStruct`s in place of them.
+        donated: Positions of the leaves whose memory may be reused.
         key: Equal for calls that trace alike.
-        rebuilt: Leaves → the arguments as given.
+        rebuilt: Function from leaves to the arguments, by position and by name.
     """
 
     leaves: list[Any]
@@ -149,10 +149,10 @@ class Traced:
 
     Attributes:
         closed: Its program, whose first arguments are its constants.
-        constants: What it closes over.
-        results: The tree of its results.
-        axes: What the explicit axes of its arguments are to it.
-        by_place: The constants where arguments on some devices need them.
+        constants: The values that the function closes over.
+        results: The tree structure of its results.
+        axes: How the explicit axes of its arguments are handled.
+        by_place: The constants on the devices of arguments, by sharding.
     """
 
     closed: ClosedJaxpr
@@ -163,7 +163,7 @@ class Traced:
 
     @property
     def is_lasting(self) -> bool:
-        """Whether it outlives the trace in progress."""
+        """Whether it stays valid after the trace in progress."""
         return not are_traced(self.constants)
 
     def beside(self, leaves: Sequence[Any]) -> Sequence[Any]:
@@ -179,7 +179,7 @@ class Traced:
 
 
 def flattened_call(args: tuple[Any, ...], kwargs: dict[str, Any], options: Options) -> Call:
-    """A call's arrays and the rest; raises TypeError for an argument that is neither."""
+    """A call's arrays and its static arguments; raises TypeError for any other argument."""
     numbers = _places(options.static_numbers, len(args))
     donated = {*_places(options.donated, len(args)), *options.donated}
     given: dict[int | str, Any] = dict(enumerate(args))
@@ -235,7 +235,7 @@ def _traced(f: Callable[..., Any], call: Call, *leaves: Any) -> Traced:
         closed = jax.make_jaxpr(flat)(*map(unplaced, leaves))
     if any(isinstance(each, jax.Ref) for each in closed.consts):
         raise TypeError(_NO_REF.format("that the function holds"))
-    # What a user writes into an array later is not seen, as by `jax.jit`.
+    # As in `jax.jit`, what a user later writes into a numpy array has no effect.
     constants: list[Any] = [
         each.copy() if isinstance(each, np.ndarray) else each for each in closed.consts
     ]
@@ -248,7 +248,7 @@ def _called(f: Callable[..., Any], call: Call, *leaves: Any) -> Any:
 
 
 def _checked(leaf: Any, at: int | str) -> Any:
-    """A leaf as an array or what stands for one."""
+    """A leaf as an array; a `jax.ShapeDtypeStruct` stays as it is."""
     if isinstance(leaf, jax.ShapeDtypeStruct):
         return leaf
     if isinstance(leaf, jax.Ref):
@@ -263,7 +263,7 @@ def _checked(leaf: Any, at: int | str) -> Any:
 
 
 def _result(leaf: Any) -> Any:
-    """A result that jax can return."""
+    """A result; raises TypeError if jax cannot return it."""
     try:
         jax.typeof(leaf)
     except TypeError as error:
@@ -275,12 +275,12 @@ def _result(leaf: Any) -> Any:
 
 
 def _places(numbers: Sequence[Any], count: int) -> set[int]:
-    """Which of `count` arguments given by position `numbers` are; names are none."""
+    """Positions from the start that `numbers` select of `count` arguments; names are ignored."""
     return {n % count for n in numbers if isinstance(n, int) and -count <= n < count}
 
 
 def _hashable(value: Any, at: int | str) -> Hashable:
-    """A static argument, which has to tell one trace from another."""
+    """A static argument; raises TypeError if it cannot be hashed, as keys of traces must be."""
     try:
         hash(value)
     except TypeError as error:

@@ -1,4 +1,4 @@
-"""A program as a graph: who defines, what depends on what, and each equation's factors."""
+"""A program as a graph: definitions, uses, dependencies, and the factors of each equation."""
 
 from __future__ import annotations
 
@@ -38,22 +38,22 @@ __all__ = ["Graph", "variables"]
 
 
 def variables(equation: JaxprEqn) -> Iterator[Var]:
-    """The operands of `equation` that are not written into it, each as often as it is used."""
+    """The operands of `equation` that are variables, not literals; one for each use."""
     return (atom for atom in equation.invars if not isinstance(atom, Literal))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Carrier:
-    """How an equation is taken into a loop that slices a result of it along one axis.
+    """How a loop takes in an equation to slice one of its results along one axis.
 
     Attributes:
-        equation: The equation.
-        result: Which of its results is sliced.
-        factor: The factor that carries that axis, as coarse as the axis is. Where there is none:
-            how many indices must be taken as one for there to be one, or 0.
-        ways: How many factors carry that axis of the result.
-        operands: What the equation needs that others make, and along which axis, where there is
-            one way; else None.
+        equation: The index of the equation.
+        result: The position of the sliced result.
+        factor: The factor that carries the axis, as coarse as the axis is. If there is none, the
+            number of indices that must be taken as one for there to be one, or 0.
+        ways: Number of factors that carry the axis.
+        operands: The operands that other equations make, each with its axis, if `factor` is the
+            only factor that carries the axis; else None.
     """
 
     equation: int
@@ -74,9 +74,9 @@ class Graph:
 
     Attributes:
         closed: The program.
-        parts: How its arguments lie over several devices; empty where they do not.
-        model: What the device takes for it.
-        across: Whether loops may run along what lies over several devices.
+        parts: How each argument is divided over devices; empty if none is.
+        model: The cost model of the device.
+        across: Whether loops may run along dimensions that are divided over devices.
     """
 
     closed: ClosedJaxpr
@@ -91,12 +91,12 @@ class Graph:
 
     @cached_property
     def reads(self) -> list[tuple[Var, ...]]:
-        """The operands of each equation that are not written into it."""
+        """The operands of each equation that are variables, not literals."""
         return [tuple(variables(equation)) for equation in self.equations]
 
     @cached_property
     def made(self) -> list[int]:
-        """The bytes that each equation makes."""
+        """Bytes of the results of each equation."""
         return [sum(self.size[value] for value in each.outvars) for each in self.equations]
 
     @cached_property
@@ -115,9 +115,9 @@ class Graph:
 
     @cached_property
     def factors(self) -> list[tuple[Factor, ...]]:
-        """What each equation can be split along.
+        """The factors along which each equation can be split.
 
-        What lies over devices, on each of them, or not at all.
+        A factor that is divided over devices is split within each device's part, or not at all.
         """
         if not self.divided:
             return self._all_factors
@@ -126,7 +126,7 @@ class Graph:
 
     @cached_property
     def has_stencils(self) -> bool:
-        """Whether any equation reads other elements than those of a slice's own indices."""
+        """Whether any factor of an equation has a halo."""
         factors = chain.from_iterable(self.factors)
         axes = chain.from_iterable((*each.operands, *each.results) for each in factors)
         return any(axis is not None and axis.has_halo for axis in axes)
@@ -143,7 +143,7 @@ class Graph:
                     yield over
 
     def _lie_along(self, part: Part, values: Sequence[Var]) -> list[int]:
-        """Which of `values` are divided over the same devices."""
+        """The positions of the `values` that are divided along a mesh axis of `part`."""
         return [
             at
             for at, value in enumerate(values)
@@ -159,12 +159,12 @@ class Graph:
 
     @cached_property
     def grown(self) -> dict[Hashable, Grown | Blocked]:
-        """What a region takes in with a first sink: see `Splitting.grown`, which fills it."""
+        """What a region takes in with its first sink: the cache of `Splitting.grown`."""
         return {}
 
     @cached_property
     def ways(self) -> dict[Hashable, list[tuple[Factor, list[int]]]]:
-        """How a region takes in another sink: see `Splitting.ways`, which fills it."""
+        """How a region takes in another sink: the cache of `Splitting.ways`."""
         return {}
 
     @cached_property
@@ -188,7 +188,7 @@ class Graph:
         )
 
     def _carrying(self, index: int, axis: Axis) -> list[Factor]:
-        """The factors of an equation that can give `axis` of a result, with its halo."""
+        """The factors of an equation that support the devices and the halo of `axis`."""
         equation, factors = self.equations[index], self.factors[index]
         if axis.devices > 1:
             found = (over_devices(equation, each, axis.devices) for each in factors)
@@ -199,12 +199,12 @@ class Graph:
         return list(factors) if not axis.has_halo or has_halos(equation) else []
 
     def made_operands(self, index: int, factor: Factor) -> tuple[tuple[Var, Axis | None], ...]:
-        """The operands of an equation that others make, and the axis that carries each."""
+        """The operands that other equations make, each with its axis in `factor`."""
         return tuple((value, factor.operands[at]) for at, value, _ in self.makers[index])
 
     @cached_property
     def makers(self) -> list[list[tuple[int, Var, int]]]:
-        """Of each equation the operands that others make: their places, and who makes them."""
+        """For each equation, the operands that equations make: position, value and maker."""
         return [
             [
                 (at, value, self.definition[value])
@@ -229,7 +229,7 @@ class Graph:
 
     @cached_property
     def divided(self) -> dict[Var, Parts]:
-        """How values lie over several devices."""
+        """How values are divided over devices."""
         found = {v: parts for v, parts in zip(self.closed.jaxpr.invars, self.parts) if parts}  # noqa: B905 — no parts: none
         if not found:
             return found
@@ -241,13 +241,13 @@ class Graph:
 
     @cached_property
     def sub_jaxprs(self) -> dict[int, dict[str, ClosedJaxpr]]:
-        """The programs that equations run, by name, of the equations that run any."""
+        """The programs that each equation runs, by name; only for equations that run any."""
         found = {index: sub_jaxprs_of(each) for index, each in enumerate(self.equations)}
         return {index: sub_jaxprs for index, sub_jaxprs in found.items() if sub_jaxprs}
 
     @cached_property
     def body_parts(self) -> dict[int, tuple[Parts, ...]]:
-        """How the arguments of these programs lie over several devices."""
+        """How the arguments of the programs in `sub_jaxprs` are divided over devices."""
         return {index: body_parts(self.equations[index], self.divided) for index in self.sub_jaxprs}
 
     @cached_property
@@ -271,13 +271,13 @@ class Graph:
 
     @cached_property
     def takes_turns(self) -> bool:
-        """Whether equations wait for one another, here or in the programs that it runs."""
+        """Whether equations wait for one another, here or in the programs that equations run."""
         inside = (body.takes_turns for bodies in self.bodies.values() for body in bodies)
         return len(self.in_turn) > 1 or any(inside)
 
     @cached_property
     def costs(self) -> Costs:
-        """What each equation takes."""
+        """The costs of each equation."""
         return Costs(self, self.model)
 
     @cached_property
@@ -295,7 +295,7 @@ class Graph:
 
     @cached_property
     def views(self) -> dict[Var, Var]:
-        """The arguments in other shapes, which take no memory of their own, and their sources."""
+        """Reshaped inputs, which take no memory of their own, each with the value it reshapes."""
         found: dict[Var, Var] = {}
         for equation, reads in zip(self.equations, self.reads, strict=True):
             if equation.primitive.name in _RESHAPING and len(reads) == len(equation.invars) == 1:
@@ -320,12 +320,12 @@ class Graph:
 
     @cached_property
     def ties(self) -> tuple[Tie, ...]:
-        """The comparisons of numbers with what was made of them."""
+        """The comparisons of values with something computed from them, see `ties`."""
         return tuple(ties_of(self))
 
     @cached_property
     def stored(self) -> frozenset[Var]:
-        """The values that a compiler must round once, see `storing`: those that are tied."""
+        """The values that a compiler must round only once, see `storing`: tied ones that fuse."""
         values = (tie.value for tie in self.ties)
         return frozenset(
             each for each in values if fuses_with_consumer(self.equations[self.definition[each]])
@@ -355,15 +355,15 @@ class Graph:
 
     @cached_property
     def unread(self) -> frozenset[Var]:
-        """What nobody reads of equations that do more than to give results, such as callbacks."""
+        """The unread results of equations that have effects, such as callbacks."""
         made = (value for each in self.equations if has_effects(each) for value in each.outvars)
         return frozenset(made) - self.uses.keys() - self.outputs
 
     @cached_property
     def ancestors(self) -> tuple[int, ...]:
-        """For each equation, the equations that it depends on, itself among them.
+        """For each equation, the equations that it depends on, and itself.
 
-        Those whose effects are ordered depend on one another in their order.
+        An equation with ordered effects also depends on those with ordered effects before it.
         """
         found: list[int] = []
         before = 0

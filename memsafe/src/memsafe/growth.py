@@ -1,4 +1,4 @@
-"""How a loop takes in a sink, and upward all that makes the sink's operands in slices."""
+"""Takes a sink into a loop, and above it all equations that make its operands in slices."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 __all__ = ["Grown", "Growth"]
 
 _VERSIONS = 3
-"""Along how many axes a slice may compute one equation."""
+"""Maximum number of axes along which a slice may compute one equation."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,9 +27,9 @@ class Grown:
     """What a region takes in with a sink.
 
     Attributes:
-        size: The indices that the region runs over.
+        size: Number of indices that the region runs over.
         versions: The factors that each equation is split along.
-        axes: The axis along which each value is sliced, at first.
+        axes: The axis along which each value is sliced, in the first version of its equation.
         read: The equations outside of the region whose results it reads.
         mask: The equations, as bits.
     """
@@ -89,7 +89,7 @@ class Growth:
                     self.axes[value] = axis
 
     def _placed(self, have: tuple[Factor, ...], factor: Factor) -> tuple[int, Factor]:
-        """Which version a factor becomes: one that is there with a halo for both, else another."""
+        """The version for a factor: an existing one with a halo for both, else a new one."""
         for at, other in enumerate(have):
             both = other.joined(factor)
             if both is not None and both.halo <= self.region.size // 2:
@@ -97,7 +97,7 @@ class Growth:
         return len(have), factor
 
     def complete(self) -> None:
-        """Has the loop make each index of what is kept in it once, in addition to what halos need.
+        """Makes the loop compute each index of its kept values once, in addition to the halos.
 
         Raises Blocked or TilingMismatch.
         """
@@ -119,7 +119,7 @@ class Growth:
                 self._demand(value, axis.exact)
 
     def run(self) -> None:
-        """Follows operands upward until the loop is closed above.
+        """Follows operands upward until every equation that the loop needs is taken in.
 
         Raises Blocked or TilingMismatch.
         """
@@ -134,7 +134,7 @@ class Growth:
         return self.versions.get(index) or self.region.versions(index)
 
     def _can_repeat(self, index: int, factors: tuple[Factor, ...]) -> bool:
-        """Whether a slice may compute the equation along several axes: nothing of it is kept."""
+        """Whether a slice may compute the equation along several axes: no result of it is kept."""
         split, results = self.splitting.split, self.splitting.graph.equations[index].outvars
         return (
             len(factors) <= _VERSIONS
@@ -156,7 +156,7 @@ class Growth:
             raise Blocked(index, why, value if split else None)
 
     def _demand(self, value: Var, axis: Axis) -> None:
-        """Has the loop make `value` in slices along `axis`."""
+        """Makes the loop compute `value` in slices along `axis`."""
         carrier = self.splitting.graph.carrier(value, axis)
         for factor in self._versions(carrier.equation):
             if factor.merge is not None:
@@ -173,7 +173,7 @@ class Growth:
             raise Blocked(carrier.equation, why, value if value in self.splitting.split else None)
 
     def _take_whole(self, index: int) -> None:
-        """Has every slice make all of a cheap value, such as a mask; a loop inside may split it."""
+        """Makes every slice compute a cheap value whole (a mask); an inner loop may split it."""
         equation = self.splitting.graph.equations[index]
         self.take(
             index,

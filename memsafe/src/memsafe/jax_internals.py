@@ -1,6 +1,6 @@
 """The one adapter to jax's private functions.
 
-Each is found by trying, never by a version, and `InternalsMoved` names the one that is gone.
+Functions are looked up by name, never by version. `InternalsMoved` names a missing function.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ __all__ = [
 _OWN = f"{Path(__file__).parent}/"
 
 _SIGNATURES = 4096
-"""How many kinds of arguments of one function jax dispatches without Python, as of `jax.jit`."""
+"""Number of argument kinds per function that jax dispatches without Python, as in `jax.jit`."""
 
 
 class InternalsMoved(RuntimeError):
@@ -84,13 +84,13 @@ def bind(
     *,
     inherit: bool = False,
 ) -> list[Array]:
-    """The results of `equation` on `operands`, traced as written on the user's own line.
+    """The results of `equation` on `operands`, traced with its line of the user's code.
 
-    `params`, where given, stand for the equation's own. Where `inherit`, an equation that jax
-    wrote itself takes the line of the call that it is in.
+    `params`, if given, replace the equation's own. With `inherit`, an equation that jax or memsafe
+    made takes the line of the call around it.
     """
     given = equation.params if params is None else params
-    if equation.primitive.name == "pvary":  # A slice or a barrier may say so already.
+    if equation.primitive.name == "pvary":  # It may vary already, from a slice or a barrier.
         return [varying(operands[0], given["axes"])]
     functions, keywords = (), dict(given)
     if hasattr(equation.primitive, "get_bind_params"):
@@ -104,7 +104,7 @@ def bind(
 def as_written(
     equation: JaxprEqn, *, inherit: bool = False
 ) -> contextlib.AbstractContextManager[Any]:
-    """Within it, what is traced counts as written on the user's line of `equation`."""
+    """Context that gives traced equations the line and the name stack of `equation`."""
     user_context = _private("jax._src.source_info_util", "user_context")
     current = _private("jax._src.source_info_util", "current")()
     source = equation.source_info
@@ -138,7 +138,7 @@ def no_dead_equations(closed: ClosedJaxpr) -> ClosedJaxpr:
 
 
 def without_unused(closed: ClosedJaxpr, used: Sequence[bool]) -> tuple[ClosedJaxpr, list[bool]]:
-    """`closed` with those results alone, and which of its arguments are left."""
+    """`closed` with only the `used` results, and for each argument whether it is kept."""
     eliminate = _private("jax.interpreters.partial_eval", "dce_jaxpr")
     live, read = eliminate(closed.jaxpr, list(used))
     return ClosedJaxpr(live, closed.consts), list(read)
@@ -147,9 +147,10 @@ def without_unused(closed: ClosedJaxpr, used: Sequence[bool]) -> tuple[ClosedJax
 def batched(
     closed: ClosedJaxpr, axis: Any, dims: Sequence[int | None]
 ) -> tuple[ClosedJaxpr, list[bool]]:
-    """`closed` over a batch of arguments, and which of its results are a batch, along dimension 0.
+    """`closed` over a batch of arguments, and for each result whether it is batched.
 
-    `axis` is what jax gives to a batching rule; `dims` says where each argument has it.
+    `axis` is what jax passes to a batching rule, `dims` each argument's batch dimension or None.
+    The batch dimension of results is 0.
     """
     batch = _private("jax._src.interpreters.batching", "batch_jaxpr_axes")
     zero = _private("jax._src.interpreters.batching", "zero_if_mapped")
@@ -158,16 +159,16 @@ def batched(
 
 
 def effects_of(closed: ClosedJaxpr) -> frozenset[Any]:
-    """The effects of `closed`, those on an argument by its position; none on its own `jax.Ref`s."""
+    """Effects of `closed`, except on its own `jax.Ref`s; arguments are named by their position."""
     own = _private("jax._src.core", "InternalMutableArrayEffect")
     found = _private("jax._src.core", "positional_effects")(closed)
     return frozenset(each for each in found if not isinstance(each, own))
 
 
 def has_ordered_effects(equation: JaxprEqn) -> bool:
-    """Whether what `equation` does besides its results keeps its place among others like it.
+    """Whether `equation` has effects that must keep their order.
 
-    So do reads and writes of a `jax.Ref`.
+    Reads and writes of a `jax.Ref` are such effects.
     """
     ordered = _private("jax._src.effects", "ordered_effects")
     of_input = _private("jax._src.effects", "JaxprInputEffect")
@@ -175,13 +176,13 @@ def has_ordered_effects(equation: JaxprEqn) -> bool:
 
 
 def names_only(effects: Iterable[Any]) -> frozenset[Any]:
-    """Those of `effects` that say no more than that a mapped axis is named."""
+    """The members of `effects` that only say that an equation names a mapped axis."""
     kind = _private("jax._src.core", "NamedAxisEffect")
     return frozenset(effect for effect in effects if isinstance(effect, kind))
 
 
 def has_effects(equation: JaxprEqn) -> bool:
-    """Whether `equation` does more than to give results; a sum over devices does not."""
+    """Whether `equation` has side effects; a sum over devices has none."""
     return bool(equation.effects - names_only(equation.effects))
 
 
@@ -202,9 +203,9 @@ def switched(
     branches: Sequence[Callable[..., list[Array]]],
     operands: Sequence[Array],
 ) -> list[Array]:
-    """The results of one of `branches`, in place of those of a `cond`.
+    """The results of a `cond` with `branches` in place of its own.
 
-    Where the platform chooses, a branch that another platform takes is not lowered.
+    If the platform selects the branch, the branches of other platforms are not lowered.
     """
     from jax import lax
 
@@ -227,10 +228,10 @@ def without_constants(closed: ClosedJaxpr) -> ClosedJaxpr:
 
 
 def counter_bits(equation: JaxprEqn, key: Array) -> Array | None:
-    """The bits of a `random_bits` equation for each key, by counters, that a loop can slice.
+    """The bits of a `random_bits` equation, computed from counters, so that a loop can slice them.
 
-    None where its key is of another kind than threefry's and one `rbg` key, or where threefry's
-    counters are not partitionable.
+    None if the keys are neither threefry keys nor a single `rbg` key, or if threefry's counters are
+    not partitionable.
     """
     import jax
     from jax.extend.random import rbg_prng_impl, threefry_prng_impl, unsafe_rbg_prng_impl
@@ -262,14 +263,14 @@ def under_named_axes() -> bool:
 
 
 def under_a_jit() -> bool:
-    """Whether a trace in progress makes a program, to which calls on arrays belong as well."""
+    """Whether jax is tracing a program, which then records calls on concrete arrays as well."""
     return bool(_private("jax.extend.core", "unsafe_am_i_under_a_jit_DO_NOT_USE")())
 
 
 def devices_lowered_for(context: Any) -> tuple[Any, Sequence[Device]]:
-    """The mesh and the devices that a lowering rule, given `context`, lowers for, as far as known.
+    """The mesh and the devices in the `context` of a lowering rule, as far as they are known.
 
-    There is a mesh inside `shard_map` only, and it may be abstract.
+    There is a mesh only inside `shard_map`, and it may be abstract.
     """
     from jax.sharding import Mesh
 
@@ -281,10 +282,10 @@ def devices_lowered_for(context: Any) -> tuple[Any, Sequence[Device]]:
 
 
 def with_memory_spaces(context: Any) -> Any:
-    """A lowering rule's `context` in which transfers to another memory are lowered as such.
+    """A lowering rule's `context` in which transfers to another memory are lowered.
 
-    jax leaves them out of a program whose trace shows no other memory, and a trace does not show
-    what a primitive turns out to be.
+    jax drops transfers from a program whose trace uses only one memory. A trace does not show the
+    program that memsafe's primitive is lowered to.
     """
     module = context.module_context
     if not hasattr(module, "all_default_mem_kind"):
@@ -293,18 +294,18 @@ def with_memory_spaces(context: Any) -> Any:
 
 
 def manual_axes_of(context: Any) -> frozenset[str]:
-    """The axes of `shard_map` within which a lowering rule, given `context`, lowers."""
+    """The manual axes (of `shard_map`) in the `context` of a lowering rule."""
     return frozenset(getattr(context.module_context.axis_context, "manual_axes", ()))
 
 
 def checks_varying_axes() -> bool:
-    """Whether types say over which mapped axes they vary, as `shard_map(check_vma=True)` asks."""
+    """Whether types have the mapped axes they vary over, as under `shard_map(check_vma=True)`."""
     return bool(_private("jax._src.config", "_check_vma").value)
 
 
 @contextlib.contextmanager
 def outside_of_traces() -> Iterator[None]:
-    """Within it, programs are traced and compiled as if no trace were in progress."""
+    """Context in which programs are traced and compiled as if no trace were in progress."""
     import jax
 
     core = _private("jax._src.core", "trace_ctx")
@@ -321,7 +322,7 @@ def outside_of_traces() -> Iterator[None]:
 
 @contextlib.contextmanager
 def inside_of(equation: JaxprEqn) -> Iterator[None]:
-    """Within it, programs are traced as inside of the `shard_map` that `equation` is, if it is."""
+    """Context in which programs are traced as inside `equation`, if it is a `shard_map`."""
     if equation.primitive.name != "shard_map":
         yield
         return
@@ -340,14 +341,14 @@ def inside_of(equation: JaxprEqn) -> Iterator[None]:
 
 
 def needs_devices(primitive: Any) -> None:
-    """Has jax tell the lowering rule of `primitive` which devices it lowers for."""
+    """Make jax pass the devices to the lowering rule of `primitive`."""
     _private("jax._src.dispatch", "prim_requires_devices_during_lowering").add(primitive)
 
 
 def checks_errors(primitive: Any, rule: Callable[..., Any]) -> None:
-    """Has `jax.experimental.checkify` compute `primitive` by `rule`.
+    """Make `jax.experimental.checkify` compute `primitive` by `rule(run, error, operands, …)`.
 
-    `rule` is given what runs a program of an error and operands with checks, and these two.
+    `run(program, error, *operands)` runs a program with its checks.
     """
     kind = _private("jax._src.checkify", "Error")
     run = _private("jax._src.checkify", "checkify_jaxpr")
@@ -363,10 +364,10 @@ def checks_errors(primitive: Any, rule: Callable[..., Any]) -> None:
 def dispatched(
     inside: Callable[..., Any], missed: Callable[..., tuple[Any, Any]], **options: Any
 ) -> Callable[..., Any]:
-    """A function that jax dispatches as `jax.jit(inside, **options)`.
+    """A function that jax dispatches like `jax.jit(inside, **options)`.
 
-    `missed` computes what was not computed before of such arguments: its results, and what
-    `fast_path` gives for them or None.
+    jax calls `missed` for arguments of a kind that its cache lacks. `missed` returns the results,
+    and the data of `fast_path` or None.
     """
     import jax
 
@@ -392,7 +393,7 @@ def dispatched(
 def fast_path(
     compiled: Compiled, tree: Any, arguments: Sequence[Any], results: Sequence[Array], fixed: Any
 ) -> Any:
-    """How jax computes a call like this again: by `compiled`, of `fixed` and the arguments."""
+    """Data with which jax repeats such a call: `compiled` runs on `fixed` and the arguments."""
     describe = _private("jax._src.pjit", "_get_fastpath_data")
     executable = cast("Any", compiled)._executable  # noqa: SLF001
     return describe(executable, tree, arguments, results, frozenset(), (), None, list(fixed))

@@ -25,10 +25,10 @@ _WORTH = 0.01
 
 _PATIENCE = 60_000
 _LEAST_PATIENCE = 4
-"""So many equations are looked at, in rounds, for the loops of one candidate, and so many rounds.
+"""Limits for one candidate's loops: equations visited over all rounds; fewest rounds allowed.
 
-Those of a training step of a decoder of 16 layers took 1 round at 9 thresholds, and 80 at two small
-ones, which compute four times as much: 84 s each instead of 1 s (jax 0.10.2, 2026-11-25).
+A training step of a decoder of 16 layers took 1 round at 9 thresholds. Two small thresholds, whose
+loops compute four times as much, took 80: 84 s each instead of 1 s (jax 0.10.2, 2026-11-25).
 """
 
 
@@ -50,7 +50,7 @@ def thresholds(graph: Graph, budget: float) -> list[int]:
 
 
 def untangled(graph: Graph, threshold: int) -> Candidate | None:
-    """The candidate that keeps nothing of `threshold` bytes; None where that gets tangled."""
+    """The candidate that keeps no value of `threshold` bytes or more; None if it is `Tangled`."""
     patience = max(_PATIENCE // len(graph.equations), _LEAST_PATIENCE)
     try:
         return candidate(graph, values_above(graph, threshold), patience=patience)

@@ -1,13 +1,13 @@
-"""What XLA's CPU compiler leaves to libraries, and the most that those allocate by themselves.
+"""Upper bound of the memory that libraries allocate in a program of XLA's CPU compiler.
 
-Its report of memory has no bytes of theirs. YNNPACK computes the fusions of kind `kCustom`: some of
-the results inside whole, some in tiles, as its scheduler finds, which nothing in the module tells.
-The bound is therefore all of them at once, in 32 bits where floats are narrower, and a copy of what
-a product or a convolution reads. Eigen and YNNPACK both may lay out every window of a convolution.
+The compiler's memory report does not include it. YNNPACK computes the fusions of kind `kCustom`.
+Its scheduler makes some of their inner results whole and others in tiles; the module does not show
+which. So the bound counts all of them at once, narrower floats as 32 bits, and a copy of what a
+product or a convolution reads. Eigen and YNNPACK both may lay out every window of a convolution.
 
-Measured with jax 0.10.2 and 0.12.0.1 on two cores, by counting `malloc` (docs/cpu-memory.md): at
-most this bound, and blocks of products and of sums of all elements, which follow the caches and the
-cores and not the arrays, and are not in it: up to 27 MiB.
+Measured with jax 0.10.2 and 0.12.0.1 on two cores, by counting `malloc` (docs/cpu-memory.md):
+libraries allocate at most this bound, plus up to 27 MiB for blocks of products and of sums of all
+elements. The bound omits these blocks: their size follows the caches and cores, not the arrays.
 """
 
 from __future__ import annotations
@@ -26,36 +26,36 @@ __all__ = ["library_bytes"]
 _LOCAL_ID = 0xFFFF_FFFF
 
 _FIXED = {1: 8, 5: 4}
-"""By the kind of a field, its bytes; others are an integer, or begin with their length."""
+"""Bytes of a field by its wire type; other fields are an integer or begin with their length."""
 
 _MORE = 0x80
-"""In a byte of an integer: another one follows."""
+"""The bit of an integer's byte that says that another byte follows."""
 
 _WIDTHS = {1: 1, 2: 1, 3: 2, 5: 8, 6: 1, 7: 2, 9: 8, 12: 8, 15: 8, 18: 16}
-"""By `PrimitiveType` of xla_data.proto, the bytes of an element; 4 of all others."""
+"""Bytes of an element by `PrimitiveType` of xla_data.proto; 4 for all other types."""
 
 _KINDS_OF_NUMBERS = frozenset({*range(1, 13), 15, 16, 18})
-"""`PrimitiveType` of all but tuples, tokens and what the library does not take."""
+"""`PrimitiveType`s without tuples, tokens and types that the library does not accept."""
 
 _BYTES = frozenset({2, 6})
-"""Integers of 8 bits, which a product of their own copies to make them signed or unsigned."""
+"""8-bit integers: a product alone in its fusion copies them to make them signed or unsigned."""
 
 _VIEWS = frozenset({"bitcast", "broadcast", "get-tuple-element", "reshape", "tuple"})
-"""Take no memory of their own."""
+"""Operations whose results take no memory of their own."""
 
 _LAYOUT = frozenset({"constant", "convert", "parameter", "transpose"})
-"""A product that is alone in its fusion but for these is computed in blocks."""
+"""A product is computed in blocks if its fusion has only these operations besides it."""
 
 _NOT_ELEMENTWISE = frozenset(
     {"convolution", "dot", "iota", "pad", "reduce", "reduce-window", "transpose"}
 )
-"""Of the operations that the library takes."""
+"""Operations that the library accepts and that are not elementwise."""
 
 _RUNS = frozenset({"async-start", "call", "conditional", "while"})
 
 
 def library_bytes(module: bytes) -> int:
-    """The most that libraries hold at once, of a serialized HloModuleProto compiled for a CPU."""
+    """Most bytes that libraries hold at once in a serialized HloModuleProto compiled for a CPU."""
     message = _Message.read(module)
     found = [_Computation(message=_Message.read(each)) for each in message.parts(3)]
     computations = {each.identifier: each for each in found}
@@ -87,14 +87,14 @@ class _Message:
         return cls(fields=fields)
 
     def parts(self, field: int) -> Iterator[bytes]:
-        """Messages or texts."""
+        """The messages or strings of a field."""
         return (each for each in self.fields.get(field, ()) if isinstance(each, bytes))
 
     def part(self, field: int) -> bytes:
         return next(self.parts(field), b"")
 
     def numbers(self, field: int) -> Iterator[int]:
-        """Integers, packed or not."""
+        """The integers of a field, packed or not."""
         for each in self.fields.get(field, ()):
             if isinstance(each, int):
                 yield each
@@ -109,7 +109,7 @@ class _Message:
 
 
 def _varint(data: bytes, at: int) -> tuple[int, int]:
-    """An integer, and where the next field begins."""
+    """The integer at `at`, and the position after it."""
     value = shift = 0
     while data[at] & _MORE:
         value |= (data[at] & ~_MORE) << shift
@@ -118,7 +118,7 @@ def _varint(data: bytes, at: int) -> tuple[int, int]:
 
 
 class _Instruction:
-    """One of an HloInstructionProto."""
+    """An instruction, read from an HloInstructionProto."""
 
     def __init__(self, data: bytes) -> None:
         self.message = _Message.read(data)
@@ -151,16 +151,16 @@ class _Instruction:
 
     @property
     def nbytes(self) -> int:
-        """Of its result, an array."""
+        """Bytes of its result, an array."""
         return math.prod(self.dimensions) * self.width
 
 
 @dataclass(frozen=True, kw_only=True)
 class _Computation:
-    """An HloComputationProto; operands come before what reads them.
+    """An HloComputationProto; operands come before the instructions that read them.
 
-    Its instructions are read when they are asked for. Most are inside of fusions that no library
-    computes: of a GPT of 8 layers, reading all of them took 29 % of memsafe's own time.
+    Instructions are parsed on demand, because most are in fusions that no library computes. For a
+    GPT of 8 layers, parsing all of them took 29 % of memsafe's own time.
     """
 
     message: _Message
@@ -188,10 +188,10 @@ class _Module:
     known: dict[int, int] = field(default_factory=dict)
 
     def held_by(self, identifier: int) -> int:
-        """The most that the libraries that a computation calls hold at once.
+        """Most bytes that libraries hold at once while a computation runs.
 
-        XLA's CPU client runs at once what does not wait for one another. Chains of calls, each of
-        which waits for the one before, hold no more than their largest each.
+        XLA's CPU client runs independent calls at the same time. In a chain, each call waits for
+        the one before, so a chain holds at most the bytes of its largest call.
         """
         if identifier not in self.known:
             self.known[identifier] = self._held_by(self.computations[identifier])
@@ -200,7 +200,7 @@ class _Module:
     def _held_by(self, computation: _Computation) -> int:
         largest: list[int] = []
         lengths: list[int] = []
-        reached: dict[int, dict[int, int]] = {}  # Of each instruction: how far along each chain.
+        reached: dict[int, dict[int, int]] = {}  # By instruction, by chain: calls so far.
         for instruction in computation.instructions.values():
             before: dict[int, int] = {}
             for each in instruction.after:
@@ -229,7 +229,7 @@ class _Module:
 
 
 def _held_in(fused: _Computation) -> int:
-    """All results inside a fusion but its own, and the largest copy that one of them reads."""
+    """Bytes of the results inside a fusion without its own, and the largest copy of operands."""
     if _is_one_number(fused):
         return 0
     own = fused.instructions[fused.root]
@@ -245,7 +245,7 @@ def _held_in(fused: _Computation) -> int:
 
 
 def _is_one_number(fused: _Computation) -> bool:
-    """Whether it reduces all elements of arrays of one shape, which the library reads in blocks."""
+    """Whether a fusion reduces arrays of one shape to a number; the library does so in blocks."""
     found = list(fused.instructions.values())
     others = [each for each in found if each.opcode in _NOT_ELEMENTWISE]
     spread = (fused.operands(each)[0] for each in found if each.opcode == "broadcast")
@@ -265,12 +265,12 @@ def _copied(instruction: _Instruction, fused: _Computation, *, is_alone: bool) -
     left, right = fused.operands(instruction)
     if not is_alone:
         return right.nbytes
-    # It copies blocks of floats.
+    # The library copies floats in blocks, which do not count.
     return sum(each.nbytes for each in (left, right) if each.shape.number(2) in _BYTES)
 
 
 def _windows(convolution: _Instruction, computation: _Computation) -> int:
-    """Every window of a convolution laid out, and copies of what it reads and makes."""
+    """Bytes of every window of a convolution, and of copies of its operands and result."""
     message = convolution.message
     axes = _Message.read(message.part(16))
     sizes = (_Message.read(each).number(1, 1) for each in _Message.read(message.part(15)).parts(1))

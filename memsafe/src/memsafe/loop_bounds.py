@@ -1,8 +1,8 @@
-"""How many steps a `while` takes at most, where its program shows it.
+"""Maximum number of steps of a `while`, where its program shows a bound.
 
-A condition shows it by a comparison that it requires: of a counter, to which each step adds the
-same number, with an end whose range is known (`ranges.py`). The counter must not start again at the
-other end of its type.
+The condition must require a comparison of a counter with an end. Each step adds the same number to
+the counter, and the range of the end is known (`ranges.py`). The counter must not wrap around at
+the limits of its type.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ if TYPE_CHECKING:
 __all__ = ["carried_arguments", "most_steps", "over_steps", "shift_of"]
 
 _MOST = 1 << 30
-"""More steps are no bound: an end of 32 bits that a program does not show gives as many."""
+"""This many steps or more are no bound: an unknown end of 32 bits gives as many."""
 
 _MIRRORED = {"lt": "gt", "gt": "lt", "le": "ge", "ge": "le"}
 """The comparisons that bound a counter, and each with its sides exchanged."""
 
 
 def carried_arguments(equation: JaxprEqn) -> range | None:
-    """Which arguments of a loop's body are carried, in the order of its results."""
+    """Positions of the carried arguments of a loop's body, in the order of its results."""
     match equation.primitive.name:
         case "scan":
             constants, count = scan_operands(equation)
@@ -46,7 +46,7 @@ def carried_arguments(equation: JaxprEqn) -> range | None:
 
 
 def over_steps(start: Range | None, shift: int | None, steps: int) -> Range | None:
-    """Where a number lies that starts in a range and is shifted by each step."""
+    """The range, over the starts of all steps, of a number to which each step adds `shift`."""
     if start is None or shift is None:
         return None
     last = max(steps - 1, 0) * shift
@@ -54,7 +54,7 @@ def over_steps(start: Range | None, shift: int | None, steps: int) -> Range | No
 
 
 def most_steps(equation: JaxprEqn, known: Mapping[Var, Range]) -> int | None:
-    """The most steps that a `while` takes; None where its program does not show them."""
+    """Maximum number of steps of a `while`; None if its program does not show a bound."""
     body, condition = (as_closed(equation.params[f"{part}_jaxpr"]) for part in ("body", "cond"))
     condition = _without_calls(condition)
     asking, doing = equation.params["cond_nconsts"], equation.params["body_nconsts"]
@@ -69,7 +69,7 @@ def most_steps(equation: JaxprEqn, known: Mapping[Var, Range]) -> int | None:
     found = []
     for relation, counter, end in _comparisons(condition):
         at, limit = places.get(counter), range_of(end, ends)
-        # One that a whole batch shares may bound some of it only.
+        # A counter that a whole batch shares may bound only some of its elements.
         if at is not None and shape_of(counter) == shape_of(condition.jaxpr.outvars[0]):
             found.append(_steps_until(relation, starts[at], shifts[at], limit, limits_of(counter)))
     most = min((steps for steps in found if steps is not None), default=_MOST)
@@ -83,13 +83,13 @@ def _steps_until(
     end: Range | None,
     limits: Range | None,
 ) -> int | None:
-    """The most steps of a counter while it is in a `relation` with its end."""
+    """Maximum number of steps while a counter is in `relation` to its end; None if unknown."""
     if start is None or shift is None or end is None or limits is None:
         return None
     if relation in ("gt", "ge"):
         start, shift, end, limits = -start, -shift, -end, -limits
     last = end.high - (relation in ("lt", "gt"))
-    if shift <= 0 or last + shift > limits.high:  # It may start again at the other end.
+    if shift <= 0 or last + shift > limits.high:  # It may wrap around.
         return None
     return max(0, (last - start.low) // shift + 1)
 
@@ -125,7 +125,7 @@ def _as_narrow(definitions: Definitions, atom: Any) -> Any:
 
 
 def shift_of(body: ClosedJaxpr, result: int, argument: int) -> int | None:
-    """What a result of `body` is more than an argument, if that is the same number always."""
+    """A result of `body` minus an argument; None if the difference is not known to be constant."""
     flags = [at == result for at in range(len(body.jaxpr.outvars))]
     live, read = without_unused(body, flags)
     if [at for at, is_read in enumerate(read) if is_read] != [argument]:
@@ -151,7 +151,7 @@ def shift_of(body: ClosedJaxpr, result: int, argument: int) -> int | None:
 
 
 def _without_calls(closed: ClosedJaxpr) -> ClosedJaxpr:
-    """`closed` with what `jax.jit` wraps in place; other calls have meanings of their own."""
+    """`closed` with calls of `jax.jit` inlined; other calls have meanings of their own."""
 
     def inlined(equation: JaxprEqn, operands: Sequence[Array]) -> list[Array]:
         if equation.primitive.name not in CALLS:

@@ -1,4 +1,4 @@
-"""Over which of the axes of `shard_map` values vary, which types say where jax checks it."""
+"""The axes of `shard_map` that values vary over; types name them where jax checks it."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def varying_like(value: Array, other: Any) -> Array:
 
 
 def varying(value: Array, axes: Iterable[str]) -> Array:
-    """`value`, varying over those mapped axes of `shard_map` as well."""
+    """`value`, varying over these `axes` of `shard_map` as well."""
     missing = set(axes) - varying_axes(value)
     if not missing:
         return value
@@ -36,9 +36,9 @@ def varying_axes(value: Any) -> frozenset[str]:
 
 
 def barrier(values: Sequence[Array]) -> list[Array]:
-    """`values`, each there only once all are that vary over the same axes.
+    """`values`, with one `optimization_barrier` for all that vary over the same axes.
 
-    One barrier around all would have all vary over the axes of any.
+    One barrier for all values would make every value vary over the axes of all others.
     """
     found = list(values)
     axes = [varying_axes(value) for value in values]

@@ -1,4 +1,4 @@
-"""What a compiler says that a program needs."""
+"""The memory that the compiler reports for a program."""
 
 from __future__ import annotations
 
@@ -27,8 +27,11 @@ if TYPE_CHECKING:
 __all__ = ["Mapping", "Measured", "Place", "compiled_modules", "measured", "mesh_of"]
 
 _UNOPTIMISED = {"xla_backend_optimization_level": 0}
-"""What LLVM is to optimise on a CPU: nothing. XLA decides the memory before: 168 programs needed
-the same to the byte, and compiled in 0.61 of the time (jax 0.10.2 and 0.12.0.1, 2026-11-28)."""
+"""Compiler options that turn off LLVM's optimisation on a CPU.
+
+XLA decides the memory before LLVM begins: 168 programs needed the same to the byte, and compiled in
+0.61 of the time (jax 0.10.2 and 0.12.0.1, 2026-11-28).
+"""
 
 _SCALE = {"K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40, "P": 2**50, "": 1}
 
@@ -40,7 +43,7 @@ class Mapping:
     Attributes:
         mesh: The devices.
         axes: The mapped axes.
-        checked: Whether types say over which of them they vary.
+        checked: Whether types say over which of these axes values vary.
     """
 
     mesh: Mesh
@@ -48,12 +51,12 @@ class Mapping:
     checked: bool
 
     def names(self, aval: ShapedArray) -> tuple[str, ...]:
-        """Over which axes an argument differs."""
+        """The mapped axes over which an argument differs."""
         varied = varying_axes(aval) if self.checked else self.axes
         return tuple(name for name in self.mesh.axis_names if name in varied)
 
     def spec(self, aval: ShapedArray) -> PartitionSpec:
-        """Over them it lies along its first dimension."""
+        """The sharding of a joined argument: its first dimension is divided over `names`."""
         return PartitionSpec(self.names(aval))
 
     def whole(self, aval: ShapedArray) -> jax.ShapeDtypeStruct:
@@ -66,7 +69,7 @@ class Mapping:
     def mapped(
         self, program: Callable[..., list[Array]], arguments: Sequence[ShapedArray]
     ) -> Callable[..., list[Array]]:
-        """`program` on all devices, of such arguments as `whole` describes."""
+        """`program` on all devices, for arguments joined as `whole` describes."""
         names = tuple(name for name in self.mesh.axis_names if name in self.axes)
 
         def local(*values: Array) -> list[Array]:
@@ -87,9 +90,9 @@ class Mapping:
 
 
 def mesh_of(mesh: Any, device: Device) -> Mesh:
-    """`mesh`, or one of its shape that holds `device`.
+    """`mesh` if it holds `device`, else a mesh of its shape over devices like `device`.
 
-    Raises ValueError if there are not as many such devices.
+    Raises ValueError if there are too few such devices.
     """
     if isinstance(mesh, Mesh) and device in mesh.devices.flat:
         return mesh
@@ -112,10 +115,10 @@ class Place:
 
     Attributes:
         device: The device, or the first of those that `shardings` name.
-        pinned: Whether the program must be compiled for `device`, rather than where it likes.
+        pinned: Whether the program must be compiled for `device`; if not, jax chooses the device.
         donated: The arguments whose memory it may reuse.
         shardings: Where each argument lies; None: all on `device`, in its usual memory.
-        mapping: The `shard_map` that it is inside, with which it is compiled.
+        mapping: The `shard_map` around the program, with which it is compiled.
         is_on_one_device: Whether it runs on one device, as far as known.
     """
 
@@ -128,22 +131,25 @@ class Place:
 
     @property
     def options(self) -> dict[str, int] | None:
-        """The compiler's, for a program that does not run. Several devices need where it lies."""
+        """Compiler options for a program that does not run.
+
+        None over several devices: there the final executable tells where results lie.
+        """
         return _UNOPTIMISED if self.is_on_one_device and self.device.platform == "cpu" else None
 
 
 @dataclass(frozen=True, kw_only=True)
 class Measured:
-    """A compiled program, or the compiler's refusal to compile one so large.
+    """A compiled program, or the compiler's refusal because the program is too large.
 
     Attributes:
-        nbytes: All the memory that it takes at once: temporary + arguments + results − shared by
-            both; for a refused one what the compiler says it would take, or infinity.
-        argument_bytes: Its arguments.
-        temp_bytes: What is neither argument nor result.
-        library_bytes: The most of it that libraries allocate, which the compiler does not report.
-        lowered: The program, for its compiler; None if that refuses it.
-        places: Where its results were told to lie, one place after the other.
+        nbytes: Memory of the program: temporary + arguments + results − shared by both. For a
+            refused program: what the compiler says it would take, or infinity.
+        argument_bytes: Bytes of the arguments.
+        temp_bytes: Bytes that are neither arguments nor results.
+        library_bytes: The most of `temp_bytes` that libraries allocate. Compilers do not report it.
+        lowered: The program before compilation; None if the compiler refused it.
+        places: Shardings that the results are constrained to, one after the other.
     """
 
     nbytes: float
@@ -155,19 +161,19 @@ class Measured:
 
     @classmethod
     def of_nothing(cls, argument_bytes: float) -> Measured:
-        """Of a program at which the compiler fails, for another reason than its size."""
+        """The record of a program at which the compiler fails for another reason than its size."""
         infinite = float("inf")
         return cls(
             nbytes=infinite, argument_bytes=argument_bytes, temp_bytes=infinite, lowered=None
         )
 
     def keeps(self, budget: int) -> bool:
-        """Whether it runs within `budget`; what a compiler refused keeps none, however large."""
+        """Whether the program fits `budget`; a refused program fits no budget, however large."""
         return self.lowered is not None and self.nbytes <= budget
 
     @cached_property
     def compiled(self) -> Compiled | None:
-        """What runs it, optimised: jax keeps that if it was measured so. None if refused."""
+        """The optimised executable, cached by jax if it was measured so. None if refused."""
         return None if self.lowered is None else self.lowered.compile()
 
 
@@ -178,9 +184,9 @@ def measured(
     *,
     runs: bool = False,
 ) -> Measured:
-    """`program` compiled for `place`, which takes less time if it only tells what it needs.
+    """`program` compiled and measured for `place`. If it never `runs`, compiling takes less time.
 
-    Raises JaxRuntimeError if it does not compile for another reason than its size.
+    Raises JaxRuntimeError if compilation fails for another reason than the program's size.
     """
     if place.mapping is not None:
         placed = list(map(place.mapping.whole, arguments))
@@ -217,7 +223,7 @@ def measured(
 
 
 def _hidden(compiled: Compiled) -> int:
-    """The most that libraries allocate, on each device."""
+    """The most bytes that libraries allocate on each device."""
     return max(map(library_bytes, compiled_modules(compiled)), default=0)
 
 
@@ -241,7 +247,7 @@ def _platform(device: Device) -> str:
 
 
 def _refused(message: str, arguments: Sequence[ShapedArray]) -> Measured:
-    """What a TPU's compiler says of a program that does not fit it."""
+    """A refused program, with the size that the message of a TPU's compiler states."""
     own = float(sum(aval.size * aval.dtype.itemsize for aval in arguments))
     sizes = re.findall(r"(?:\(|Used )([0-9]+(?:\.[0-9]+)?)([KMGTP]?)(?![0-9.])", message)
     wanted = float(sizes[0][0]) * _SCALE[sizes[0][1]] if sizes else float("inf")

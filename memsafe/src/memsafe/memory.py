@@ -1,7 +1,7 @@
-"""What is alive at once: the peak of a program, or of a slice of it, before any compiler saw it.
+"""Predicted peak of the memory of a program, or of a slice of it, before it is compiled.
 
 Values that compilers fuse away take no memory and keep their sources alive instead. The model is
-rough on purpose; `memsafe.search` corrects it by what the compiler says.
+rough on purpose; `memsafe.search` corrects it by the memory that the compiler reports.
 """
 
 from __future__ import annotations
@@ -30,16 +30,16 @@ __all__ = ["Peak", "Unit", "Usage", "equation_unit", "stored", "usage"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Unit:
-    """What is computed at once: an equation, or a loop.
+    """One step of the memory model: an equation, or a loop.
 
     Attributes:
         reads: The values it reads, each once.
         makes: The values it makes.
-        absorbs: It computes pointwise operands itself.
-        absorbed: Its result may be computed inside what uses it.
-        in_place: A result may take an operand's memory.
-        same: Operands that are results as well, each with that result.
-        held: The bytes that a library holds while it runs.
+        absorbs: Whether it computes its pointwise operands itself.
+        absorbed: Whether its result may be computed inside what uses it.
+        in_place: Whether a result may take an operand's memory.
+        same: Operands that share their memory with a result, each with that result.
+        held: Bytes that a library holds while the unit runs.
     """
 
     reads: tuple[Var, ...]
@@ -52,9 +52,9 @@ class Unit:
 
 
 class Peak(NamedTuple):
-    """The most that is alive at once: its bytes, and the unit during which it is reached.
+    """The most memory in use at once: its bytes, and the index of the unit that reaches it.
 
-    The unit is -1 where nothing is ever alive.
+    The index is -1 if nothing is ever alive.
     """
 
     nbytes: float
@@ -63,7 +63,7 @@ class Peak(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Usage:
-    """What is alive while each unit runs.
+    """The memory in use while each unit runs.
 
     Attributes:
         during: For each unit, the bytes of the values alive then.
@@ -74,7 +74,7 @@ class Usage:
     spans: dict[Var, list[int]] = field(repr=False)
 
     def peak(self, transient: Iterable[float] = ()) -> Peak:
-        """The most; `transient` says how many bytes more each unit needs only while it runs."""
+        """The peak; `transient` gives the extra bytes that each unit needs only while it runs."""
         found = Peak(0.0, -1)
         for index, (alive, more) in enumerate(zip_longest(self.during, transient, fillvalue=0.0)):
             if alive + more > found.nbytes:
@@ -105,7 +105,7 @@ def _same(equation: JaxprEqn) -> tuple[tuple[Var, Var], ...]:
 
 
 def usage(units: Sequence[Unit], size: Callable[[Var], float], kept: Collection[Var]) -> Usage:
-    """What is alive during each of `units` in order; `kept` values stay to the end.
+    """The memory in use during each of `units` in order; `kept` values stay to the end.
 
     Values that no unit makes (arguments) are not counted.
     """
@@ -141,7 +141,7 @@ def stored(units: Sequence[Unit], size: Callable[[Var], float], kept: Collection
 
 
 def _last_uses(units: Sequence[Unit], stored: set[Var], kept: Collection[Var]) -> dict[Var, int]:
-    """The unit after which each value is dead, sources of absorbed values living on in them."""
+    """The last unit that needs each value; sources of absorbed values live as long as those do."""
     last: dict[Var, int] = dict.fromkeys(kept, len(units))
     for index in range(len(units) - 1, -1, -1):
         unit = units[index]
@@ -164,7 +164,7 @@ def _swept(
     stored: set[Var],
     dying: list[list[Var]],
 ) -> Usage:
-    """What is alive during each unit."""
+    """The memory in use during each unit."""
     during: list[float] = []
     spans: dict[Var, list[int]] = {}
     alive: dict[Var, float] = {}
@@ -184,7 +184,7 @@ def _swept(
 
 
 def _reused(unit: Unit, dying: list[Var], alive: dict[Var, float]) -> float:
-    """Bytes of results that lie where operands did that die here."""
+    """Bytes of results that take the memory of values that die in this unit."""
     made = sum(alive.get(value, 0.0) for value in unit.makes)
     freed = sum(alive.get(value, 0.0) for value in dying if value not in unit.makes)
     return min(made, freed)

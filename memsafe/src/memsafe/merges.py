@@ -26,11 +26,11 @@ __all__ = ["AND", "MAX", "MIN", "OR", "PRODUCT", "SUM", "XOR", "Monoid", "masked
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Monoid:
-    """A merge by an operation with a neutral element, which takes the place of counted indices.
+    """A merge by an operation whose neutral element takes the place of counted indices.
 
     Attributes:
         combined: The operation on two states.
-        neutral: Its neutral element in a type.
+        neutral: The neutral element of the operation, for a type.
         rounds: Whether the operation rounds, so that floats of under 32 bits are held in float32.
     """
 
@@ -48,7 +48,7 @@ class Monoid:
     def part(
         self, equation: JaxprEqn, factor: Factor, operands: Sequence[Array], piece: Piece
     ) -> tuple[Array, ...]:
-        """The equation on the piece, with the neutral element in what is counted."""
+        """The equation on the piece, with the neutral element in place of counted indices."""
         uncounted = [
             operand if axis is None else masked(operand, axis, piece, self.neutral(operand.dtype))
             for operand, axis in zip(operands, factor.operands, strict=True)
@@ -101,12 +101,12 @@ class Monoid:
 def reduced(
     equation: JaxprEqn, operands: Sequence[Array], params: dict[str, Any] | None = None
 ) -> list[Array]:
-    """The equation on `operands`; a sum without the dimensions of one index that it would keep.
+    """The equation on `operands`; a sum runs without the dimensions of size 1 that it keeps.
 
-    Slices of one index have them. XLA's library for CPUs takes 31 to 34 ms (one core, and waits
-    for another) for sums of the products of 3.2 million floats in an array of 1 × 100,000 × 32
-    along its second or third dimension, and 1 ms in one of 100,000 × 32 (2 cores, jax 0.10.2,
-    2026-11-26).
+    Slices of one index have such dimensions. XLA's library for CPUs sums products of 3.2 million
+    floats in an array of 1 × 100,000 × 32 along its second or third dimension in 31 to 34 ms (on
+    one core, and waits for another). In an array of 100,000 × 32 it takes 1 ms (2 cores, jax
+    0.10.2, 2026-11-26).
     """
     params = dict(equation.params if params is None else params)
     kept = _kept_ones(equation, operands)
@@ -121,7 +121,7 @@ def reduced(
 
 
 def _kept_ones(equation: JaxprEqn, operands: Sequence[Array]) -> list[int]:
-    """The dimensions of one index that a sum keeps."""
+    """The dimensions of size 1 that a sum keeps."""
     if equation.primitive.name != "reduce_sum" or equation.params.get("out_sharding") is not None:
         return []
     axes, shape = equation.params["axes"], operands[0].shape

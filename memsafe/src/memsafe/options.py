@@ -58,7 +58,7 @@ REWRITES: dict[str, Callable[[ClosedJaxpr], Any]] = {
     "online": online_sums,
     "convolutions": ordered_convolutions,
 }
-"""The rewrites that can be asked for, in the order in which they are done."""
+"""The rewrites that a user can name, in the order in which memsafe applies them."""
 
 _BY_POSITION = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
 _BY_NAME = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
@@ -69,29 +69,30 @@ _ONLY_ON = {
     "draws": ("cpu", "gpu"),
     "rows": ("gpu",),
 }
-"""Rewrites that pay with one platform's compiler, or are right with some."""
+"""Platforms of rewrites that are useful, or correct, only with the compilers of these platforms."""
 
 _AT_LAST = ("selection", "directions", "sums")
-"""Rewrites that take work, done where the budget is not kept without."""
+"""Rewrites that add work, applied where the budget is not kept without them."""
 
 _FOR_SLICES = ("bystanders",)
-"""Rewrites that part what a backward loop makes, for loops over slices."""
+"""Rewrites that move results of a backward loop into a loop of their own, for loops over slices."""
 
 _FOR_WHOLE_VALUES = ("rows",)
-"""Rewrites that save nothing in slices, which are transposed one by one."""
+"""Rewrites that save no memory in slices, because slices are transposed one by one."""
 
 RECOMPUTING = ("checkpoints", "segments", "offload")
-"""What may be computed again for gradients: what loops keep, and what stands outside of loops.
+"""Further names that `rewrites` accepts, to save memory in gradients.
 
-And what loops keep may be moved to host memory.
+`checkpoints` recomputes values that loops keep, `segments` values outside of loops. `offload` moves
+values that loops keep to host memory.
 """
 
 DEFAULT_REWRITES = (*(name for name in REWRITES if name != "distances"), *RECOMPUTING)
-"""Those done unasked: that one changes rounding (cancellation)."""
+"""The rewrites applied by default: all but `distances`, which changes rounding (cancellation)."""
 
 
 MAX_SLOWDOWN = 2.0
-"""How many times a function's own time a plan may take where nobody says: a step may double."""
+"""Default maximum of a plan's time, as a multiple of the function's own: a step may double."""
 
 
 class Asked(TypedDict, total=False):
@@ -112,13 +113,13 @@ class Options:
     """A checked request.
 
     Attributes:
-        budget: Bytes; None where none was given.
+        budget: Bytes; None if no budget was given.
         device: The device or compile-only target to fit; None: where the arguments are.
         static_numbers: Positions of the function's arguments that are no arrays.
         static_names: Names of such arguments.
         donated: Positions and names of the function's arguments whose memory may be reused.
         rewrites: Which rewrites are done.
-        max_slowdown: How many times the function's own time a plan may take, by prediction.
+        max_slowdown: Maximum predicted time of a plan, as a multiple of the function's own time.
         size_threshold: Bytes above which no tensor is kept, whatever the peak (eXLA's option).
         split_size: Bytes of one slice (eXLA's option).
     """
@@ -135,7 +136,7 @@ class Options:
 
     @classmethod
     def checked(cls, budget: Budget | None, asked: Asked) -> Options:
-        """The request in bytes; raises ValueError or TypeError for what is none."""
+        """The checked request, sizes in bytes; raises ValueError or TypeError if it is invalid."""
         for option in asked:
             if option not in Asked.__annotations__:
                 known = ", ".join(Asked.__annotations__)
@@ -166,7 +167,7 @@ class Options:
         """
         try:
             parameters = inspect.signature(function).parameters.values()
-        except ValueError:  # A builtin may not say.
+        except ValueError:  # Some builtins have no signature.
             return self
         kinds = {each.kind for each in parameters}
         ordered = [each.name for each in parameters if each.kind in _BY_POSITION]
@@ -194,7 +195,7 @@ class Options:
         return replace(self, rewrites=tuple(name for name in self.rewrites if name != rewrite))
 
     def of_jit(self) -> dict[str, Any]:
-        """The request's options that are `jax.jit`'s too, by its names."""
+        """Keyword arguments for `jax.jit`: the options that it has too, under its names."""
         return {
             "static_argnums": self.static_numbers,
             "static_argnames": self.static_names,
@@ -203,25 +204,25 @@ class Options:
         }
 
     def budget_on(self, device: jax.Device) -> int | None:
-        """The budget on `device`: what was asked, else all that it has; None for thresholds."""
+        """The budget given, else `device_bytes(device)`; None if only a size threshold is given."""
         if self.budget is not None:
             return self.budget
         return None if self.size_threshold is not None else device_bytes(device)
 
     def prepared(self, closed: ClosedJaxpr, platform: str, known: Known | None = None) -> Rewritten:
-        """`closed` and all that it runs after the rewrites; `known` keeps what each one gave."""
+        """`closed` and all programs in it, rewritten for slices; `known` caches the results."""
         return self._rewritten(closed, platform, known, (*_AT_LAST, *_FOR_WHOLE_VALUES))
 
     def prepared_as_written(
         self, closed: ClosedJaxpr, platform: str, known: Known | None = None
     ) -> Rewritten:
-        """`closed` after the rewrites that do not help slices alone: loops stay in pairs."""
+        """`closed` rewritten for whole values too; a loop stays paired with its gradient's loop."""
         return self._rewritten(closed, platform, known, (*_AT_LAST, *_FOR_SLICES))
 
     def prepared_at_last(
         self, closed: ClosedJaxpr, platform: str, known: Known | None = None
     ) -> Rewritten:
-        """`closed` after the rewrites that take work as well."""
+        """`closed` rewritten for slices, also by the rewrites that add work."""
         return self._rewritten(closed, platform, known, _FOR_WHOLE_VALUES)
 
     def _rewritten(
@@ -258,7 +259,7 @@ def _bytes(asked: Asked, option: str) -> int | None:
 
 
 def _many(asked: Asked, option: str, kind: type, default: Any = ()) -> tuple[Any, ...]:
-    """One or several of a kind; raises TypeError for others."""
+    """The value of an option as a tuple of `kind`; raises TypeError for other types."""
     given: Any = asked.get(option, default)
     several = (given,) if isinstance(given, int | str) else given
     if not isinstance(several, Iterable) or not all(isinstance(each, kind) for each in several):
@@ -267,7 +268,7 @@ def _many(asked: Asked, option: str, kind: type, default: Any = ()) -> tuple[Any
 
 
 def _counted(numbers: Sequence[Any], count: int, option: str) -> tuple[int, ...]:
-    """Positions from the start; raises ValueError for one that is none of `count`."""
+    """Positions counted from the start; raises ValueError for one outside of `count` arguments."""
     for number in numbers:
         if not -count <= number < count:
             wanted = f"positions of the {count} arguments that the function takes"

@@ -1,7 +1,7 @@
 """Loops along a dimension that lies over several devices: a slice is a part of each device's rows.
 
-No device then needs another's rows. What is merged has a state on each device until the loop ends,
-so that devices wait for each other once, not in every slice.
+No device then needs another's rows. A merged result has a state on each device until the loop
+ends, so that devices wait for each other once, not in every slice.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 __all__ = ["OverDevices", "on_each_device", "over_devices"]
 
 _ANYWHERE = {*LOCAL, *ordering.RULES, *linear_algebra.RULES} - {"iota"}
-"""Primitives whose rules, without halos, do not ask where in the whole a piece lies."""
+"""Primitives whose rules do not depend on where a piece lies, if the piece has no halo."""
 
 _IN_PLACE = {
     "iota",
@@ -51,22 +51,22 @@ _IN_PLACE = {
     *scatters.RULES,
     *control_flow.RULES,
 }
-"""Those whose rules do ask, and that are computed for each device, as a batch."""
+"""Primitives whose rules depend on where a piece lies: computed for each device, as a batch."""
 
 _KNOWN = (_ANYWHERE | _IN_PLACE) - {"sharding_constraint"}
-"""All but a constraint: it says itself what lies over devices, and moves what lies otherwise."""
+"""All of these but constraints, which set a division and move values that are divided otherwise."""
 
 _Known = Monoid | scatters.Put | control_flow.Assembled
-"""Merges of which each device can have a state."""
+"""Merges that can have a state on each device."""
 
 
 def over_devices(
     equation: JaxprEqn, factor: Factor, devices: int, divided: Collection[int] = ()
 ) -> Factor | None:
-    """A factor whose dimensions lie over `devices`, for loops over what each of them has.
+    """`factor` with dimensions over `devices`, for loops over the indices that each device has.
 
-    None where there is no such loop. `divided` are the results that lie over the same devices
-    themselves: a state of one on each device would be as large as the whole.
+    None if there is no such loop. `divided` are the results that are divided over the same devices
+    themselves. Their states are merged early: on each device they would be as large as the whole.
     """
     if factor.devices == devices:
         return factor
@@ -86,7 +86,7 @@ def over_devices(
 
 
 def _carried(equation: JaxprEqn, factor: Factor) -> Iterator[tuple[Any, Axis]]:
-    """The arrays that carry a factor, each with the axis that does."""
+    """The arrays that carry a factor, each with the axis that carries it."""
     atoms, axes = (*equation.invars, *equation.outvars), (*factor.operands, *factor.results)
     return ((atom, axis) for atom, axis in zip(atoms, axes, strict=True) if axis is not None)
 
@@ -116,7 +116,7 @@ def _batched(
     piece: Piece,
     out: Sequence[int | None],
 ) -> Any:
-    """`function` of each device's piece and operands, its results as a batch along `out`."""
+    """`function` of each device's piece and operands, with its results batched along `out`."""
     devices = factor.devices
     own = piece.on_each(devices)
     assert own.size is not None
@@ -140,7 +140,7 @@ class OverDevices:
 
     Attributes:
         merge: How the pieces of one device are merged.
-        devices: How many there are.
+        devices: Number of devices.
         early: The results whose states all devices merge after every piece.
     """
 
@@ -189,7 +189,7 @@ class OverDevices:
         return self.merge.finish(equation, tuple(joined), operands)
 
     def state_avals(self, equation: JaxprEqn) -> tuple[ShapedArray, ...]:
-        """The states of all devices."""
+        """Shapes and types of the states of all devices."""
         avals = self.merge.state_avals(self._of_one(equation))
         return tuple(
             ShapedArray((self.devices, *aval.shape), aval.dtype) if is_each else aval
@@ -197,12 +197,12 @@ class OverDevices:
         )
 
     def _is_each(self, equation: JaxprEqn, *, early: bool = True) -> list[bool]:
-        """Whether each device has a state of its own; all have the places after the results'."""
+        """For each state, whether each device has its own. Devices share the places of slices."""
         states, results = len(self.merge.state_avals(equation)), len(equation.outvars)
         return [at < results and not (early and at in self.early) for at in range(states)]
 
     def _joined(self, at: int, states: Array) -> Array:
-        """One state of those of all devices."""
+        """The states of all devices merged into one."""
         if isinstance(self.merge, control_flow.Assembled):
             kind = self.merge.kinds[at]
             if isinstance(kind, Axis):
@@ -227,7 +227,7 @@ class OverDevices:
 
 @dataclass(frozen=True, slots=True)
 class _Result:
-    """What a merge asks of a result."""
+    """A result, with what a merge reads of it."""
 
     aval: ShapedArray
 

@@ -49,21 +49,21 @@ def sharding_of(each: Any) -> Any:
 
 
 def mesh_axes(sharding: NamedSharding, dim: int) -> tuple[Any, ...]:
-    """The axes of the mesh that a dimension lies along, of those with several devices."""
+    """The mesh axes with several devices that divide a dimension."""
     names = sharding.spec[dim] if dim < len(sharding.spec) else None
     several = names if isinstance(names, tuple) else (names,)
     return tuple(name for name in several if sharding.mesh.shape.get(name, 1) > 1)
 
 
 def says_more_than_a_device(sharding: Any) -> bool:
-    """Whether a sharding has a mesh, which results keep, or another memory of the device."""
+    """Whether a sharding on one device has a mesh, which results keep, or another memory."""
     if sharding is None or len(sharding.device_set) > 1:
         return False
     return bool(sharding != SingleDeviceSharding(*sharding.device_set))
 
 
 def device_for(shardings: Iterable[Any]) -> Device:
-    """The first device of arguments that lie so; where they may lie anywhere, jax's default."""
+    """The first device of the first sharding; jax's default device if all are None."""
     placed = _first(shardings)
     if placed is not None:
         return min(placed.device_set, key=lambda device: device.id)
@@ -76,10 +76,10 @@ def device_for(shardings: Iterable[Any]) -> Device:
 
 
 def constants_place(constants: Sequence[Any], leaves: Sequence[Any]) -> Sharding | None:
-    """Where to put what a function closes over: whole, on the devices of its arguments.
+    """Where to put the constants of a function: whole, on the devices of its arguments.
 
-    None: leave it. As of `jax.jit`, it may lie on any devices. It says where the function runs only
-    if no argument does.
+    None: leave them. As with `jax.jit`, constants may lie on any devices. They determine where the
+    function runs only if no argument does.
     """
     if are_traced((*constants, *leaves)):
         return None
@@ -92,12 +92,12 @@ def constants_place(constants: Sequence[Any], leaves: Sequence[Any]) -> Sharding
 
 
 def moved(each: Any, there: Sharding) -> Any:
-    """An array on the devices of `there`: as it lies, or whole on each."""
+    """An array on the devices of `there`: unchanged if it lies there, else placed as `there`."""
     return each if _is_on(each, there) else jax.device_put(each, there)
 
 
 def described(each: Any, there: Sharding) -> jax.ShapeDtypeStruct:
-    """What stands for an array that `moved` would give, of devices that only compile."""
+    """A stand-in for the array that `moved` would return, for devices that only compile."""
     aval = jax.typeof(each)
     lies = each.sharding if _is_on(each, there) else there
     return jax.ShapeDtypeStruct(aval.shape, aval.dtype, weak_type=aval.weak_type, sharding=lies)
@@ -106,7 +106,7 @@ def described(each: Any, there: Sharding) -> jax.ShapeDtypeStruct:
 def constrained(
     program: Callable[..., list[Array]], places: Sequence[Sequence[Sharding]]
 ) -> Callable[..., list[Array]]:
-    """`program` with its results in the first of `places`, and from there in the next."""
+    """`program` with its results constrained to each of `places`, one after the other."""
 
     def run(*arguments: Array) -> list[Array]:
         results = program(*arguments)

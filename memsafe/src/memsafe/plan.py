@@ -1,4 +1,4 @@
-"""A plan: what is computed whole, what in loops, and what that should take."""
+"""A plan: which equations are computed whole, which in loops, and the predicted costs."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 __all__ = ["LONG", "Loop", "Plan", "Whole"]
 
 LONG = 500
-"""The equations of a program from which each plan takes seconds to find and to compile.
+"""Number of equations above which each plan of a program takes seconds to find and to compile.
 
 A residual network of 1,402 equations takes 7 to 14 s to plan, and a decoder of 1,436 takes 7 to
 12 s to compile in slices (2 cores, jax 0.10.2, 2026-11-26).
@@ -33,14 +33,14 @@ class Whole:
 
     Attributes:
         equation: Its index.
-        sub_jaxprs: The plans of the programs that it runs, by name, where they differ from its own.
+        sub_jaxprs: Plans of the programs that it runs, by name, where a plan changes the program.
     """
 
     equation: int
     sub_jaxprs: Mapping[str, Plan] = field(default_factory=dict)
 
     def inside(self, graph: Graph) -> list[tuple[int, Plan]]:
-        """The plans of the programs that it runs, and how often each runs."""
+        """How often each changed program of the equation runs, and its plan."""
         turns: int = graph.equations[self.equation].params.get("length", 1)
         return [(turns, one) for one in self.sub_jaxprs.values()]
 
@@ -51,7 +51,7 @@ class Loop:
 
     Attributes:
         region: What is computed.
-        length: The indices of one slice.
+        length: Number of indices in one slice.
         leaving: The results that leave the loop.
         transient: Predicted bytes of one slice.
         inner: The plan of one slice, where it is split again.
@@ -64,7 +64,7 @@ class Loop:
     inner: Plan | None = None
 
     def inside(self, _: Graph) -> list[tuple[int, Plan]]:
-        """The plan of one slice, where it is split again, and how many slices there are."""
+        """The number of slices and the plan of one slice, if slices are split again."""
         return [(self.count, self.inner)] if self.inner else []
 
     def halo_work(self, graph: Graph) -> float:
@@ -89,15 +89,15 @@ class Plan:
     Attributes:
         graph: The program.
         steps: What is computed, in order.
-        predicted: Bytes that the program should need at once beside its arguments.
-        live: The values alive at that moment, largest first.
-        fullest: The step that runs at that moment.
-        work: What it takes, in operations of matrix products; comparable within one program only.
-        time: The same, where elements of slices count as what they take of others' time.
+        predicted: Predicted peak in bytes, without the arguments.
+        live: The values alive at the peak, largest first.
+        fullest: The step that runs at the peak.
+        work: Total work in operations of matrix products; comparable within one program only.
+        time: Like `work`, but with elements of slices weighted by `DeviceModel.cached`.
         traffic: Bytes that it reads and writes in memory.
         obstacles: Why values had to be kept that a better plan would not keep.
-        written: The program that `graph` computes with some values computed again; None: itself.
-        notes: What is computed again, a line each.
+        written: The program of which `graph` is a variant that recomputes values; None: `graph`.
+        notes: Descriptions of what is recomputed, one line each.
     """
 
     graph: Graph
@@ -119,28 +119,28 @@ class Plan:
 
     @property
     def operations(self) -> float:
-        """Of matrix products and of touching elements, those computed again included."""
+        """Operations of products and of reading and writing elements, recomputation included."""
         return self.work - self.graph.model.byte * self.traffic
 
     @property
     def again(self) -> tuple[float, float]:
-        """What it takes more than its program, each equation computed once; and the traffic."""
+        """Extra work and traffic compared with the program as written."""
         own = (self.written or self.graph).costs
         return self.work - own.work, self.traffic - sum(own.traffic)
 
     @property
     def share_again(self) -> float:
-        """The part of its program's work that it does in addition."""
+        """Extra work as a share of the work of the program as written."""
         return self.again[0] / max((self.written or self.graph).costs.work, 1.0)
 
     @property
     def elapsed(self) -> float:
-        """`time` and `overhead`."""
+        """The sum of `time` and `overhead`."""
         return self.time + self.overhead
 
     @property
     def overhead(self) -> float:
-        """What it takes to begin each step of its loops and of scans in them, and each kernel."""
+        """Cost of starting all steps of loops and scans, and all kernels, in operations."""
         return sum(map(self._overhead, self.steps))
 
     def _overhead(self, step: Loop | Whole) -> float:
@@ -155,12 +155,12 @@ class Plan:
 
     @property
     def is_plain(self) -> bool:
-        """Whether nothing is split, here or inside."""
+        """Whether no value is split, in this program or in the programs that its equations run."""
         return not any(True for _ in self.all_loops())
 
     @property
     def is_as_written(self) -> bool:
-        """Whether its program is computed as it is."""
+        """Whether the program is computed as written: no loops, no equations that wait in turn."""
         return self.is_plain and not self.graph.takes_turns
 
     def sub_jaxprs(self) -> Iterator[tuple[str, JaxprEqn, Plan]]:

@@ -1,8 +1,8 @@
 """Finds the cheapest plan whose predicted peak keeps a budget.
 
-What is searched are thresholds: above one, no value is kept whole. The objective is the peak of
-the whole program, not the threshold: it is the largest that works, for the less is split, the
-less is computed twice. Then values that loops would recompute are kept again while they fit.
+The planner searches for a threshold. Values of at least that size are not kept whole. The peak of
+the whole program must fit. The largest threshold that works is best, because the fewer values are
+split, the less is computed twice. Then values that loops recompute are kept again while they fit.
 """
 
 from __future__ import annotations
@@ -37,39 +37,39 @@ if TYPE_CHECKING:
 __all__ = ["Planner"]
 
 _TRIED = 3
-"""How many candidates are planned to the last loop before the smallest is taken."""
+"""Maximum number of candidates that are fully planned before the smallest plan is taken."""
 
 _SPARER = 2
-"""How many candidates that keep less are tried for room to keep something worthier instead."""
+"""Maximum number of candidates that keep fewer values, tried to make room for costlier ones."""
 
 _KEPT = 6
-"""How many groups of values are tried to be kept rather than made again, in each round."""
+"""Maximum number of groups of values that each round tries to keep instead of recomputing."""
 
 _DEPTH = 4
-"""How many loops may stand inside each other."""
+"""Maximum number of nested loops."""
 
 _ROUNDS = 2
-"""How many groups are kept in the end."""
+"""Maximum number of groups that are kept in the end, one in each round."""
 
 _FREE = 1.1
-"""A plan that does at most so much more than the program as written is not worth improving."""
+"""Up to this multiple of the work of the program as written, a plan is not worth improving."""
 
 _FREE_INSIDE = 1.5
-"""The same inside a loop, where what is saved is a part of the whole."""
+"""Like `_FREE`, but inside a loop, where the work saved is only a part of the whole."""
 
 _CRUMBS = 256
-"""A step of loops in loops may take such a share of the budget; they had slices of 8 bytes."""
+"""Each step may take the budget divided by this; before, nested loops had slices of 8 bytes."""
 
 _WAY = 16
-"""How many kept equations a loop takes in, in a plan that is lean.
+"""Maximum number of kept equations that a loop of a lean plan takes in to reach one more sink.
 
-They gain nothing in it, and in slices of other shapes than elsewhere they are one more program to
-the compiler: an encoder with all between its last attention and that one's derivative in one loop
-compiles half as long again.
+Kept equations gain nothing in a loop. Their slices have other shapes than elsewhere, so they are
+one more program to the compiler. An encoder whose loop spans from its last attention to the
+derivative of that attention takes half as long again to compile.
 """
 
 _LEAN = 1.08
-"""A lean plan may do so much more work than one whose loops are shared at any price."""
+"""Maximum work of a lean plan over that of a plan whose loops are shared at any price."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -77,19 +77,19 @@ class Planner:
     """Plans programs for one kind of device.
 
     Attributes:
-        slice_bytes: The bytes of a slice that keep such a device busy; more would not be faster.
-        model: What the device takes.
-        depth: How many loops may stand inside each other.
+        slice_bytes: Bytes of a slice that keep the device busy. Larger slices are not faster.
+        model: Cost model of the device.
+        depth: Maximum number of nested loops.
         plans: The plans it has made, by program, budget and depth.
-        recompute: Programs that compute again what the loops of one keep, the cheapest first.
+        recompute: Yields variants of a program that recompute what its loops keep, cheapest first.
         steps: Single steps of loops, as programs.
-        recomputing: The same with values computed again, by step.
+        recomputing: Variants of each step that recompute values.
         graphs: The programs that it has planned.
-        candidates: Those that keep nothing above a size, by program and size in bytes.
-        looped: Those asked for by the values that they split, by program.
-        least: The bytes that every step may take, however deep it is; 0: a share of the budget.
-        most: How many times the time of its program a plan may take, to be improved any further.
-        across: Whether loops may run along what lies over several devices.
+        candidates: Candidates that keep no value of a size or more, by program and size in bytes.
+        looped: Candidates that split a given set of values, by program, set and `way`.
+        least: Bytes that every step may take, however deep it is; 0: a share of the budget.
+        most: Maximum time of a plan that is improved further, as a multiple of its program's time.
+        across: Whether loops may run along dimensions that are divided over several devices.
     """
 
     slice_bytes: float
@@ -109,11 +109,11 @@ class Planner:
     def plan(
         self, closed: ClosedJaxpr, budget: float, parts: Placed = (), *, is_optional: bool = False
     ) -> Plan:
-        """The cheapest plan found within `budget` bytes beside the arguments, or the smallest.
+        """The cheapest plan found within `budget` bytes without the arguments, or the smallest.
 
-        `parts` says how the arguments lie over several devices; bytes are then one device's. A plan
-        `is_optional` where the program fits as it is: one of much work is then not improved. Of 715
-        such plans, 52 were much work, and none was within `_FREE` when improved (2026-11-29).
+        `parts` says how the arguments are divided over devices; bytes are then those of one device.
+        A plan `is_optional` if the program fits as it is. Then a plan of much work is not improved:
+        of 715 such plans, 52 were much work, and none reached `_FREE` when improved (2026-11-29).
         """
         if not self.least:
             least = max(budget / _CRUMBS, 1.0)
@@ -127,9 +127,9 @@ class Planner:
         return self.plans[key]
 
     def plan_of_step(self, step: ClosedJaxpr, available: float, parts: Placed) -> Plan:
-        """The plan of one step: in slices that are long enough, or longer if that is less work.
+        """The plan of a step for `soft` bytes, or for all `available` bytes if that is less work.
 
-        Or with what its loops keep computed again, where slices do not fit or take longer.
+        If slices do not fit or take longer, the plan recomputes what the loops of the step keep.
         """
         whole = self.plan(step, math.inf, parts)
         fits = whole.predicted <= available
@@ -173,9 +173,9 @@ class Planner:
     def _improved(
         self, chosen: Candidate, plan: Plan, others: Sequence[Candidate], budget: float
     ) -> Plan:
-        """`plan` with less made again, or a cheaper one of `others`; either with less to compile.
+        """`plan` with less recomputed, or a cheaper plan of `others`; either with less to compile.
 
-        Those keep less, which leaves room to keep what is the most work to make again.
+        `others` keep fewer values, so there is room to keep those that are most work to recompute.
         """
         cost, chosen, plan = self._refined(chosen, plan, budget)
         if plan.work <= self._free * plan.graph.costs.work or self._is_far(plan, cost):
@@ -190,7 +190,7 @@ class Planner:
         return self._lean(chosen, plan, budget)
 
     def _is_far(self, plan: Plan, cost: float) -> bool:
-        """Whether a plan takes so long, of a program that takes long to plan, that none will do."""
+        """Whether the plan of a long program takes so long that no improved plan will do."""
         is_long = self.depth == _DEPTH and len(plan.graph.equations) > LONG
         return is_long and self.model.cached * cost > self.most * plan.graph.costs.work
 
@@ -199,7 +199,7 @@ class Planner:
         return _FREE if self.depth == _DEPTH else _FREE_INSIDE
 
     def _candidates(self, graph: Graph, budget: float) -> list[Candidate]:
-        """Candidates that should work, the cheapest first; then the others."""
+        """Candidates predicted to fit, the cheapest first; if there are none, the smallest one."""
         sizes = thresholds(graph, budget)
         seen: dict[int, tuple[float, float, Candidate | None]] = {}
 
@@ -225,7 +225,7 @@ class Planner:
         return [each for *_, each in good if each] or [each for *_, each in bad[:1] if each]
 
     def _above(self, graph: Graph, threshold: int) -> Candidate | None:
-        """The candidate that keeps nothing of `threshold` bytes; None where that gets tangled."""
+        """The candidate that keeps no value of `threshold` bytes or more; None if `Tangled`."""
         known = self.candidates.setdefault(graph, {})
         if threshold not in known:
             is_tangled = any(found is None and size > threshold for size, found in known.items())
@@ -238,7 +238,7 @@ class Planner:
         return self.looped[key]
 
     def _lean(self, chosen: Candidate, plan: Plan, budget: float) -> Plan:
-        """`plan`, of `chosen`, with less to compile, where that fits and does not cost much."""
+        """A plan with less to compile, if it fits and costs little more; else `plan`."""
         other = self._candidate(chosen.graph, chosen.split, _WAY)
         if other.in_loops >= chosen.in_loops or other.work > _LEAN * chosen.work:
             return plan
@@ -248,9 +248,9 @@ class Planner:
     def _refined(
         self, chosen: Candidate, plan: Plan, budget: float
     ) -> tuple[float, Candidate, Plan]:
-        """`chosen` and `plan` with values kept that loops make more than once, where they fit.
+        """The cost, candidate and plan after keeping values of `chosen` that several loops compute.
 
-        And, first, what that costs.
+        Values are kept where they fit and lower the cost.
         """
         _, cost = self._estimate(chosen, budget)
         if chosen.work <= self._free * chosen.graph.costs.work:
@@ -363,21 +363,21 @@ class Planner:
         return Loop(region=region, length=length, leaving=leaving, transient=transient)
 
     def _with_values_again(self, step: ClosedJaxpr) -> Iterator[Rewritten]:
-        """One step with what its loops keep computed again; each is made when it is asked for."""
+        """Variants of a step that recompute what its loops keep, each made only when requested."""
         key = signature(step)
         known = self.recomputing[key] if key in self.recomputing else self.recompute(step)
         self.recomputing[key], again = tee(known)
         return again
 
     def _step(self, graph: Graph, loop: Loop) -> ClosedJaxpr:
-        """One step of `loop` as a program; loops over like layers share one."""
+        """One step of `loop` as a program; loops over equal layers share one program."""
         key = step_signature(graph, loop)
         if key not in self.steps:
             self.steps[key] = traced_step(graph, loop)
         return self.steps[key]
 
     def _nests(self, one: float, available: float) -> bool:
-        """Whether a single index needs so much that a loop should stand inside the loop."""
+        """Whether the shortest slice, of `one` bytes, should be split by an inner loop."""
         return self.depth > 1 and one > min(self.soft, available)
 
     @property
@@ -386,7 +386,7 @@ class Planner:
         return 8 * self.slice_bytes
 
     def _left(self, budget: float, alive: float) -> float:
-        """What a step may take: the rest of the budget, but never so little that loops crawl."""
+        """Bytes that a step may take: what the budget leaves, with a minimum against slow loops."""
         return max(budget - alive, budget / 64, self.least)
 
     def _whole(self, graph: Graph, index: int, available: float) -> Whole:
@@ -396,5 +396,5 @@ class Planner:
 
 
 def _magnitude(budget: float) -> int:
-    """Budgets within a tenth of each other share a plan."""
+    """The key of a budget: budgets within a tenth of each other share a plan."""
     return round(8 * math.log2(min(max(budget, 1.0), 1e30)))

@@ -1,8 +1,8 @@
-"""What a memsafe function is to jax: one primitive, planned where it is lowered or run.
+"""The JAX primitive of a memsafe function, planned where it is lowered or run.
 
-Its rules keep the budget. What jax derives of a program, forward, in reverse or over a batch, is
-this primitive again, of the derived program: that is planned as one, and computes again what it
-needs, so that nothing but the arguments is kept for a backward pass.
+Its rules keep the budget. If jax derives a program from it (forward, in reverse or over a batch),
+the derived program is one equation of this primitive again, and is planned as a whole. It computes
+again the values that it needs, so only the arguments are kept for a backward pass.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ _CALL.multiple_results = True
 
 
 class Gives(Enum):
-    """What an equation gives of its program."""
+    """Which results of its program an equation returns."""
 
     VALUES = "values"
     TANGENTS = "tangents"
@@ -54,14 +54,14 @@ class Gives(Enum):
 
 
 class Runs(Protocol):
-    """What plans and runs programs."""
+    """An engine that plans and runs programs."""
 
     def executed(self, program: ClosedJaxpr, inputs: Sequence[Array]) -> list[Array]:
-        """The results of a program of arrays that are at hand."""
+        """The results of `program` on concrete arrays, outside of traces."""
         ...
 
     def lowered(self, program: ClosedJaxpr, context: Any) -> Callable[..., Iterable[Array]]:
-        """What computes a program where a lowering rule, given `context`, lowers it."""
+        """A function that computes `program`, planned for the `context` of a lowering rule."""
         ...
 
 
@@ -72,15 +72,15 @@ def bound(
     active: tuple[int, ...] = (),
     gives: Gives = Gives.VALUES,
 ) -> list[Any]:
-    """What `program` gives, as one equation of a trace.
+    """The results of `program`, as one equation of a trace.
 
-    For tangents, the operands are its arguments, and then the tangents of those at `active`.
+    For tangents, the operands are its arguments, then the tangents of the arguments at `active`.
     """
     return list(_CALL.bind(*operands, engine=engine, program=program, active=active, gives=gives))
 
 
 def computed(program: ClosedJaxpr, active: tuple[int, ...], gives: Gives) -> ClosedJaxpr:
-    """The program of the operands of an equation with these parameters."""
+    """The program that an equation with these parameters computes from its operands."""
     if gives is Gives.VALUES:
         return program
     return pushed_forward(program, active, with_values=gives is Gives.BOTH)
@@ -110,13 +110,13 @@ def _lowered(context: Any, *operands: Any, engine: Runs, **params: Any) -> Any:
         lowered = mlir.lower_fun(lambda *arguments: list(planned(*arguments)))
         inside = with_memory_spaces(context)
         results = lowered(inside, *operands)
-        if inside.tokens_out is not None:  # Of effects that keep their order.
+        if inside.tokens_out is not None:  # Tokens of ordered effects.
             context.set_tokens_out(inside.tokens_out)
         return results
 
 
 def as_traced(program: ClosedJaxpr) -> AbstractContextManager[Any]:
-    """Within it, doubles are enabled if they were when `program` was traced, as far as it shows."""
+    """Context that enables 64-bit types if `program` uses any, or if they are enabled already."""
     made = (value for equation in program.jaxpr.eqns for value in equation.outvars)
     types = {getattr(value.aval, "dtype", None) for value in (*program.jaxpr.invars, *made)}
     settings: Any = jax.config
@@ -176,13 +176,13 @@ def _transposed(
 def _batched(
     axis: Any, operands: Sequence[Any], dims: Sequence[int | None], *, engine: Runs, **params: Any
 ) -> tuple[list[Any], list[int | None]]:
-    """Over a batch, a program is planned anew, for the batch counts too."""
+    """The batched program as a new equation: it gets its own plan, which counts the whole batch."""
     program, is_batched = batched(computed(**params), axis, dims)
     return bound(engine, program, operands), [0 if each else None for each in is_batched]
 
 
 def _partly_known(trace: Any, *tracers: Any, engine: Runs, **params: Any) -> list[Any]:
-    """In reverse mode: the values now; the tangents later, which compute the values again."""
+    """In reverse mode: values now; later the tangents, which compute the values again."""
     program = params["program"]
     known = [tracer.pval.get_known() for tracer in tracers[: len(program.jaxpr.invars)]]
     later, now = {**params, "engine": engine}, []
@@ -201,7 +201,11 @@ def _partly_known(trace: Any, *tracers: Any, engine: Runs, **params: Any) -> lis
 def _partly_staged(
     saveable: Callable[..., Any], unknown: Sequence[bool], staged: Sequence[bool], equation: Any
 ) -> tuple[JaxprEqn | None, JaxprEqn | None, list[bool], list[bool], list[Any]]:
-    """The same inside `jax.checkpoint`: what is known, what is done later, and what that reads."""
+    """Partial evaluation inside `jax.checkpoint`.
+
+    Returns the equation that runs now, the equation that runs later, whether each result is
+    unknown, whether the later equation makes it, and the known values that the later one reads.
+    """
     params, results = equation.params, equation.outvars
     everything, nothing = [True] * len(results), [False] * len(results)
     pairs = zip(equation.invars, staged, strict=True)
@@ -221,7 +225,7 @@ def _partly_staged(
 
 
 def _giving(equation: Any, gives: Gives) -> Any:
-    """An equation that gives both, giving one."""
+    """An equation that returns values and tangents, changed to return only one of the two."""
     program, params = equation.params["program"], {**equation.params, "gives": gives}
     count = len(program.jaxpr.outvars)
     if gives is Gives.TANGENTS:
@@ -234,7 +238,7 @@ def _giving(equation: Any, gives: Gives) -> Any:
 
 
 def _without_unused(used: Sequence[bool], *rest: Any) -> tuple[list[bool], Any]:
-    """Which operands are read for the used results, and by what; jax gives the equation last."""
+    """Whether each operand is read, and the reduced equation; jax passes the equation last."""
     equation = rest[-1]
     params, count = equation.params, len(equation.params["program"].jaxpr.outvars)
     is_heard = bool(set(equation.effects) - names_only(equation.effects))
@@ -260,7 +264,7 @@ def _without_unused(used: Sequence[bool], *rest: Any) -> tuple[list[bool], Any]:
 def _checked(
     run: Callable[..., Any], error: Any, operands: Sequence[Any], *, engine: Runs, **params: Any
 ) -> tuple[Any, list[Any]]:
-    """The results with the checks of `checkify`: the program with them keeps the budget."""
+    """The error and the results with `checkify`'s checks, which count towards the budget."""
     program = computed(**params)
     leaves, tree = jax.tree.flatten(error)
 

@@ -1,4 +1,4 @@
-"""What a program takes on a device, equation by equation, in operations of matrix products."""
+"""Costs of a program on a device, for each equation, in operations of matrix products."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ __all__ = ["Costs"]
 
 @dataclass(frozen=True)
 class Costs:
-    """What each equation of a program takes, by its index.
+    """Costs of each equation of a program, by its index.
 
     Attributes:
         graph: The program.
-        model: The device.
+        model: Cost model of the device.
     """
 
     graph: Graph
@@ -34,7 +34,7 @@ class Costs:
 
     @cached_property
     def operations(self) -> list[float]:
-        """Operations of products, and those of touching elements."""
+        """Operations of products, and of reading and writing elements."""
         return [
             work(each) + self._inside(at, lambda one: sum(one.operations))
             for at, each in enumerate(self.graph.equations)
@@ -42,7 +42,7 @@ class Costs:
 
     @cached_property
     def elementwise(self) -> list[float]:
-        """Those of touching elements alone, of what each equation itself does."""
+        """Operations of reading and writing elements, without the programs that equations run."""
         return list(map(elementwise_work, self.graph.equations))
 
     @cached_property
@@ -55,19 +55,19 @@ class Costs:
 
     @cached_property
     def works(self) -> list[float]:
-        """Both: the operations, and what the traffic takes."""
+        """Work of each equation: its operations, and the cost of its traffic."""
         byte = self.model.byte
         pairs = zip(self.operations, self.traffic, strict=True)
         return [operations + byte * moved for operations, moved in pairs]
 
     @cached_property
     def work(self) -> float:
-        """The same of the program, each equation computed once."""
+        """Work of the program, each equation computed once."""
         return sum(self.works)
 
     @cached_property
     def kernels(self) -> list[float]:
-        """How many kernels each starts: one, or those of the programs that it runs."""
+        """Number of kernels that each equation starts, itself or in the programs that it runs."""
         return [
             self._inside(at, lambda one: sum(one.kernels))
             if at in self.graph.bodies
@@ -77,9 +77,9 @@ class Costs:
 
     @cached_property
     def overheads(self) -> list[float]:
-        """What kernels of each take to start, and the steps of scans in it.
+        """Cost of starting the kernels of each equation and the steps of its scans.
 
-        How often a `while` turns is not known: it counts as one turn.
+        The number of iterations of a `while` is not known: it counts as one.
         """
         steps = [
             each.params["length"] if each.primitive.name == "scan" else 0
@@ -94,22 +94,22 @@ class Costs:
 
     @cached_property
     def overhead(self) -> float:
-        """The same of the program."""
+        """Cost of starting all kernels and all steps of scans of the program."""
         return sum(self.overheads)
 
     @property
     def elapsed(self) -> float:
-        """All that the program takes."""
+        """The sum of `work` and `overhead`."""
         return self.work + self.overhead
 
     def _inside(self, index: int, of: Callable[[Costs], float]) -> float:
-        """The sum of what the programs take that an equation runs, in all their turns."""
+        """The sum of `of` over the programs that an equation runs, in all their iterations."""
         turns: int = self.graph.equations[index].params.get("length", 1)
         return turns * sum(of(body.costs) for body in self.graph.bodies.get(index, ()))
 
     @cached_property
     def _fused(self) -> frozenset[Var]:
-        """The values that have no memory of their own where nothing is in loops."""
+        """The values that have no memory of their own if no equation is in a loop."""
         graph = self.graph
         kept = stored(graph.units, graph.size.__getitem__, graph.outputs)
         return frozenset(value for value in graph.definition if value not in kept)

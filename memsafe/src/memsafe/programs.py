@@ -59,20 +59,20 @@ _CALLS = {
 """Primitives that only call a program, and the parameter that holds it."""
 
 _PLATFORMS = ("cpu", "cuda", "rocm", "gpu", "tpu")
-"""The platforms that a choice between platforms is asked about."""
+"""The platforms whose branches `_same_everywhere` compares."""
 
 _PLACES = ("sharding", "out_sharding")
 """Parameters that say where a result lies."""
 
 _SPENT = frozenset(("stop_gradient", "name"))
-"""Primitives that only say something to autodiff, which is over when a program is flattened."""
+"""Primitives that only autodiff reads, which is done before a program is flattened."""
 
 
 def flattened(closed: ClosedJaxpr) -> ClosedJaxpr:
-    """`closed` with every call replaced by what it calls, and nothing that no output needs.
+    """`closed` with every call inlined and dead equations removed.
 
-    Recomputation asked for by `jax.checkpoint` stays: a barrier keeps the compiler from taking
-    the recomputed values for the first ones.
+    Recomputation by `jax.checkpoint` stays: a barrier keeps the compiler from merging the
+    recomputed values with the first ones.
     """
     if not any(_is_to_flatten(equation) for equation in closed.jaxpr.eqns):
         return no_dead_equations(closed)
@@ -84,7 +84,7 @@ def flattened(closed: ClosedJaxpr) -> ClosedJaxpr:
 
 
 def unplaced(value: Any) -> Any:
-    """What stands for an array when a program is traced: where it lies is the compiler's to use."""
+    """`value` for a trace; on an automatic mesh without its sharding, which is for the compiler."""
     mesh = jax.typeof(value).sharding.mesh
     if mesh.empty or any(kind is not jax.sharding.AxisType.Auto for kind in mesh.axis_types):
         return value
@@ -95,7 +95,7 @@ def unplaced(value: Any) -> Any:
 def with_sub_jaxprs(
     closed: ClosedJaxpr, change: Callable[[ClosedJaxpr], ClosedJaxpr]
 ) -> ClosedJaxpr:
-    """`closed` with the programs that its equations run changed."""
+    """`closed` with `change` applied to each program that its equations run."""
 
     def replacement(equation: JaxprEqn, changed: dict[str, ClosedJaxpr]) -> Replacement:
         programs = {
@@ -115,9 +115,9 @@ def with_sub_jaxprs(
 
 
 def retraced(closed: ClosedJaxpr, replace: Mapping[int, Replacement]) -> ClosedJaxpr:
-    """`closed` with some equations, by index, computed in another way.
+    """`closed` with the equations in `replace`, by index, computed by their replacements.
 
-    Functions of jax.numpy, which the new way may call, are flattened too.
+    Functions of jax.numpy that a replacement calls are inlined too.
     """
 
     def program(*arguments: Array) -> list[Array]:
@@ -154,7 +154,7 @@ def evaluate(
 
 
 def silently(equation: JaxprEqn, operands: Sequence[Array]) -> list[Array]:
-    """The results of `equation`; what only prints does not, where it is computed again."""
+    """The results of `equation`, computed again without equations that only print."""
     if not equation.outvars:
         return []
     if not equation.effects:
@@ -174,10 +174,10 @@ def _silenced(body: ClosedJaxpr, *arguments: Array) -> list[Array]:
 
 
 def zero_after(results: Iterable[Array]) -> Any:
-    """A zero that is there only once `results` are; what reads it comes later.
+    """A zero computed from one of `results`: what reads the zero starts after that result.
 
-    Compilers that look for parallel work would start loops side by side, and hold the memory of
-    all at once. No simplifier sees that a number between 0 and 0 is 0.
+    Otherwise, compilers that look for parallel work start loops side by side and hold the memory
+    of all at once. No simplifier sees that a number clamped between 0 and 0 is 0.
     """
     for result in results:
         if result.size and jnp.issubdtype(result.dtype, jnp.number):
@@ -200,7 +200,7 @@ def shape_of(atom: Any) -> tuple[int, ...]:
 
 
 def nbytes(atom: Var | Literal) -> int:
-    """Bytes of an array on its device; 0 of what has none, such as a token, and of the host's."""
+    """Bytes of an array in device memory; 0 for tokens and for arrays in host memory."""
     aval: Any = atom.aval
     if not hasattr(aval, "shape") or getattr(aval, "memory_space", None) is jax.memory.Space.Host:
         return 0
@@ -208,9 +208,9 @@ def nbytes(atom: Var | Literal) -> int:
 
 
 def signature(closed: ClosedJaxpr) -> Hashable:
-    """Equal for programs that compute the same thing in the same way, whatever their names.
+    """A key that is equal for programs with equal equations, whatever the names of variables.
 
-    What cannot be hashed counts as equal to itself alone.
+    Constants, and parameters that cannot be hashed, are equal only to themselves.
     """
     return _signature(closed.jaxpr), tuple(map(id, closed.consts))
 
@@ -222,9 +222,9 @@ def _signature(jaxpr: Jaxpr) -> Hashable:
 def signature_of(
     inputs: Sequence[Var], equations: Iterable[JaxprEqn], outputs: Sequence[Var | Literal]
 ) -> Hashable:
-    """Equal for equations that make `outputs` of `inputs` in the same way, whatever their names.
+    """A key that is equal for equal equations from `inputs` to `outputs`, whatever the names.
 
-    One flat tuple: as many nested ones would keep the garbage collector busy.
+    The key is one flat tuple: many nested tuples would keep the garbage collector busy.
     """
     numbers: dict[Var, int] = {}
     found: list[Hashable] = []
@@ -256,7 +256,7 @@ def signature_of(
 
 
 def _number(value: Any) -> Hashable:
-    """What tells a number, or an array of numbers, from others of its type."""
+    """A key that distinguishes a number, or an array of numbers, from others of its type."""
     is_array = np.ndim(value) > 0 and isinstance(value.dtype, np.dtype)
     return np.asarray(value).tobytes() if is_array else str(value)
 
@@ -282,8 +282,8 @@ def _is_to_flatten(equation: JaxprEqn) -> bool:
 
 
 def _spare_places(equation: JaxprEqn) -> dict[str, None]:
-    """Parameters for places on no explicit axis: derivatives pass them on, and tell nothing."""
-    if equation.primitive.name == "sharding_constraint":  # A user's own word to the compiler.
+    """Sharding parameters to clear: those of no explicit axis, which derivatives only pass on."""
+    if equation.primitive.name == "sharding_constraint":  # The user asks for it.
         return {}
     return {name: None for name in _PLACES if _is_spare(equation.params.get(name))}
 
@@ -332,7 +332,7 @@ def _platform(equation: JaxprEqn, operands: Sequence[Array]) -> list[Array]:
 
 
 def _solved(equation: JaxprEqn, operands: Sequence[Array]) -> list[Array]:
-    """What its solver finds; the products beside it are for derivatives, which are taken by now."""
+    """The results of the solver; its other products serve derivatives, which are taken by now."""
     lengths, solver = equation.params["const_lengths"], equation.params["jaxprs"].solve
     before = lengths.matvec + lengths.vecmat
     held, right_sides = operands[before : before + lengths.solve], operands[sum(lengths) :]
@@ -341,7 +341,7 @@ def _solved(equation: JaxprEqn, operands: Sequence[Array]) -> list[Array]:
 
 
 def _planned(equation: JaxprEqn, operands: Sequence[Array]) -> list[Array]:
-    """A memsafe function inside of another is computed as its own budget asks."""
+    """The results of a memsafe function inside another, planned for its own budget."""
     params = dict(equation.params)
     results: list[Array] = params.pop("engine").inlined(operands, **params)
     return results
@@ -353,13 +353,13 @@ _READ = {
     "custom_linear_solve": _solved,
     "memsafe": _planned,
 }
-"""Primitives that stand for more than they say, and how each is read."""
+"""Primitives that `_inlined` replaces, each by a function of its own."""
 
 
 def _with_flat_sub_jaxprs(
     equation: JaxprEqn, operands: Sequence[Array], sub_jaxprs: dict[str, ClosedJaxpr]
 ) -> list[Array]:
-    """A loop or branch with what it runs flattened; a branch known by now is run alone."""
+    """A loop or branch with its programs flattened; if the branch taken is known, it runs alone."""
     if equation.primitive.name == "cond" and not isinstance(operands[0], jax.core.Tracer):
         return _evaluated_flat(sub_jaxprs[f"branches {int(operands[0])}"], *operands[1:])
     flat = {name: partial(_evaluated_flat, body) for name, body in sub_jaxprs.items()}
@@ -367,7 +367,7 @@ def _with_flat_sub_jaxprs(
 
 
 def _same_everywhere(equation: JaxprEqn) -> Any:
-    """The branch that every platform takes of a choice between platforms, or None."""
+    """The index of the branch that every platform takes, or None if there is no such branch."""
     choices = equation.params["platforms"]
     taken = {
         next((at for at, names in enumerate(choices) if names is None or platform in names), None)
@@ -391,6 +391,6 @@ def _asks_for_placement(equation: JaxprEqn) -> bool:
 
 
 def traced_like(program: Callable[..., list[Array]], like: ClosedJaxpr) -> ClosedJaxpr:
-    """`program` traced on the arguments of `like`, without what no output needs."""
+    """`program` traced on the arguments of `like`, without dead equations."""
     arguments = [variable.aval for variable in like.jaxpr.invars]
     return no_dead_equations(jax.make_jaxpr(program)(*arguments))

@@ -1,4 +1,4 @@
-"""Whether a plan is worth compiling, by what plans before it were predicted to need and needed."""
+"""Whether a plan is worth compiling, judged by predicted and needed memory of earlier plans."""
 
 from __future__ import annotations
 
@@ -13,27 +13,27 @@ if TYPE_CHECKING:
 __all__ = ["TOO_FAR", "Prospects", "overestimate"]
 
 TOO_FAR = 1.4
-"""A plan is not compiled that should need so many times the room, as the plans before it did.
+"""Maximum corrected prediction of a plan that is compiled, as a multiple of the room.
 
-The compiler needs 2.1 times the prediction for the first plan of a decoder, 1.9 for the second, and
-2.6 where its values are computed again as well (1,436 equations, compiled for an H100, jax 0.10.2,
-2026-11-26).
+A prediction is corrected by the ratio of needed to predicted memory of the plan before. That ratio
+is 2.1 for the first plan of a decoder, 1.9 for the second, and 2.6 where its values are computed
+again as well (1,436 equations, compiled for an H100, jax 0.10.2, 2026-11-26).
 """
 
 _SAME = 0.95
-"""Two plans of one program need the same if one is predicted to need so much of the other."""
+"""Two plans need the same if one is predicted to need more than this share of the other."""
 
 _NEAR = 1.15
-"""Of two such plans, the second is compiled if the first needed less than so many times the room.
+"""The second of two such plans is compiled if the first needs at most this multiple of the room.
 
-Of an encoder's gradient a second plan, predicted to need as much, needs 0.75 of the first, which
-needed 1.11 times the room (2 cores, jax 0.10.2, 2026-11-26).
+The first plan of an encoder's gradient needed 1.11 times the room. The second, predicted to need as
+much, needs 0.75 of the first (2 cores, jax 0.10.2, 2026-11-26).
 """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Prospects:
-    """What became of the plans in slices.
+    """Judges a plan in slices by a plan that was compiled before.
 
     Attributes:
         room: The bytes of the budget that are neither arguments nor results.
@@ -47,26 +47,26 @@ class Prospects:
 
     @classmethod
     def of(cls, budget: float, plain: Measured) -> Prospects:
-        """With the arguments and results of the program as written, compiled."""
+        """Prospects with the arguments and results of the compiled program as written."""
         own = plain.nbytes - plain.temp_bytes
-        fixed = own if own < float("inf") else plain.argument_bytes  # nan: it does not compile.
+        fixed = own if own < float("inf") else plain.argument_bytes  # nan if it does not compile.
         results = max(fixed - plain.argument_bytes, 0.0)
         return cls(room=budget - fixed, results=results, arguments=plain.argument_bytes)
 
     def is_far(self, plan: Plan, before: Fit) -> bool:
-        """Whether a plan should need far more than the room, if it does as one before did.
+        """Whether a plan needs far more than the room, if its prediction errs like the one before.
 
-        What libraries hold is left out: no prediction knows it.
+        The memory of libraries is left out, because no prediction knows it.
         """
         return self._ratio(before) * self._own(plan) > TOO_FAR * self.room
 
     def is_repeated(self, plan: Plan, before: Fit) -> bool:
-        """Whether a plan of the same program needs no less than one that needed too much."""
+        """Whether a plan is predicted to need as much as the plan before, which needed too much."""
         is_same = self._own(plan) > _SAME * self._own(before.plan)
         return is_same and self._needed(before, libraries=True) > _NEAR * self.room
 
     def nearer(self, target: float, before: Fit) -> float:
-        """The target below `target` for which a plan should fit, if it does as one before did."""
+        """A target up to `target` whose plan fits, if its prediction errs like the one before."""
         return min(target, self.results + max(self.room, 1.0) / max(self._ratio(before), 1.0))
 
     def _ratio(self, fit: Fit) -> float:
@@ -81,7 +81,7 @@ class Prospects:
 
 
 def overestimate(written: Plan, plain: Measured) -> float:
-    """How much larger the prediction is than what the compiler needs; 1 where either is nothing."""
+    """Ratio of predicted memory to what the compiler needs; 1 if either is zero or unknown."""
     needed = plain.nbytes - plain.argument_bytes
     is_known = written.predicted and 0 < needed < float("inf")
     return written.predicted / needed if is_known else 1.0

@@ -1,4 +1,4 @@
-"""Between which numbers the integers of a program lie, as far as its equations show."""
+"""Ranges of the integers of a program, as far as its equations show."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ CALLS = frozenset(("jit",))
 
 @dataclass(frozen=True, slots=True)
 class Range:
-    """Every element of an array of integers lies between two numbers, and may equal them."""
+    """The bounds, both inclusive, of every element of an array of integers."""
 
     low: int
     high: int
@@ -56,12 +56,12 @@ class Range:
         return Range(self.low + other.low, self.high + other.high)
 
     def within(self, limits: Range | None) -> bool:
-        """Whether it is one of `limits`."""
+        """Whether this range lies within `limits`; false for None."""
         return limits is not None and limits.low <= self.low and self.high <= limits.high
 
 
 def ranges_in(program: ClosedJaxpr, given: Sequence[Range | None]) -> dict[Var, Range]:
-    """What is known of the variables of `program`, whose arguments lie in the ranges `given`."""
+    """The known ranges of variables of `program`, whose arguments lie in the ranges `given`."""
     jaxpr: Jaxpr = program.jaxpr
     known = {v: found for v, found in zip(jaxpr.invars, given, strict=True) if found}
     for variable, value in zip(jaxpr.constvars, program.consts, strict=True):
@@ -70,20 +70,20 @@ def ranges_in(program: ClosedJaxpr, given: Sequence[Range | None]) -> dict[Var, 
     for equation in jaxpr.eqns:
         operands = [range_of(atom, known) for atom in equation.invars]
         made = zip(equation.outvars, _made(equation, operands), strict=True)
-        # A sum that may leave the numbers of its type may be any of them.
+        # A sum that may overflow can be any number of its type.
         known.update((v, found) for v, found in made if found and found.within(limits_of(v)))
     return known
 
 
 def range_of(atom: Var | Literal, known: Mapping[Var, Range]) -> Range | None:
-    """Where the integers in `atom` lie; None where they are no integers."""
+    """The range of the integers in `atom`; None if its type is not an integer type."""
     if isinstance(atom, Literal):
         return _of_numbers(atom.val) if limits_of(atom) else None
     return known.get(atom) or limits_of(atom)
 
 
 def limits_of(atom: Var | Literal) -> Range | None:
-    """All integers of the type of `atom`; None where it has another type."""
+    """The range of the integer type of `atom`; None if its type is not an integer type."""
     dtype = getattr(aval_of(atom), "dtype", None)
     if dtype is None or not jnp.issubdtype(dtype, jnp.integer):
         return None

@@ -19,16 +19,16 @@ if TYPE_CHECKING:
 __all__ = ["Attempt", "Recomputation", "allowed", "slowdown"]
 
 _HOPELESS = 2
-"""How many programs are compiled of those that should not fit, by prediction."""
+"""Maximum number of programs with values computed again that are tried in slices."""
 
 _FEWER = 3
-"""How often these are compiled in slices: others keep less."""
+"""Maximum number of plans compiled for each of these: other programs keep less."""
 
 
 _NOTICED = 0.01
-"""Seconds that a GPU may take more than `max_slowdown` allows.
+"""Seconds that a plan on a GPU may take beyond what `max_slowdown` allows.
 
-A program of a tutorial takes less. It is not refused for the kernels of its loops.
+A program of a tutorial takes less than that. It is not refused for the kernels of its loops.
 """
 
 
@@ -37,8 +37,8 @@ class Attempt(NamedTuple):
 
     Attributes:
         program: The program.
-        target: What its plan may need, in bytes by prediction.
-        tries: How often it may be compiled.
+        target: Predicted bytes that its plan may need.
+        tries: Maximum number of its plans that are compiled.
     """
 
     program: Rewritten
@@ -62,16 +62,17 @@ class Recomputation:
 
     Attributes:
         search: The search that tries them.
-        programs: Those not looked at yet.
-        target: What a plan may need, in bytes.
-        scale: What is needed of what is predicted, at least.
-        corrected: The same of what was compiled, without what libraries hold, which no prediction
-            knows: where products are kept, and where not. What fuses into a product differs.
-        compiled: All that the search compiled.
-        known: Those looked at.
-        failed: Whether products are kept, the bytes sent to the host, and the bytes and time
-            predicted of those compiled that do not fit. Others with the same are the same to the
-            compiler: two ways to divide a ResNet need equal bytes.
+        programs: Programs not looked at yet.
+        target: Bytes that a plan may need.
+        scale: Minimum ratio of needed memory to predicted memory.
+        corrected: Highest such ratio of compiled programs that do not fit, by whether products are
+            kept, because what fuses into a product differs. The memory of libraries is left out,
+            because no prediction knows it.
+        compiled: All plans that the search compiled.
+        known: Programs looked at, by signature.
+        failed: Of each compiled program that does not fit: whether products are kept, the bytes
+            sent to the host, the predicted bytes and the predicted time. A program with equal
+            values is equal to the compiler: two ways to divide a ResNet need equal bytes.
     """
 
     search: Search
@@ -84,29 +85,29 @@ class Recomputation:
     failed: set[tuple[bool, float, float, float]] = field(default_factory=set)
 
     def whole(self, limit: float, close: float = 1.0) -> Iterator[Attempt]:
-        """Those that should keep the target without slices, in less time than `limit`.
+        """Programs predicted to fit the target without slices, in less time than `limit`.
 
-        One that needs up to `close` times the target, by prediction, is compiled as well.
+        A program predicted to need up to `close` times the target is compiled as well.
         """
         for way in self._ways():
             if not way.program.moved and self._needed(way) <= close * self.target:
                 yield from self._tried(way, limit)
 
     def on_the_host(self, limit: float) -> Iterator[Attempt]:
-        """The same of those that send values to the host, the cheapest first."""
+        """Like `whole`, for programs that send values to the host; the cheapest come first."""
         moving = [way for way in self._ways() if way.program.moved]
         for way in sorted(moving, key=lambda way: cost(way.plan, way.program.moved)):
             if self._needed(way) <= self.target:
                 yield from self._tried(way, limit)
 
     def in_slices(self) -> Iterator[Attempt]:
-        """Those that need the least, but for what fits without slices and takes too long."""
+        """Programs predicted to need the least memory, but none that fits whole and is too slow."""
         for way in sorted(self._ways(), key=lambda way: way.plan.predicted)[:_HOPELESS]:
             if not way.fits:
                 yield Attempt(way.program, self.target / self._scale(way), _FEWER)
 
     def at_last(self) -> Iterator[Attempt]:
-        """Those that the search looks at last, if they may keep the target without slices."""
+        """Programs of `Search.deepest` that are predicted to fit the target without slices."""
         for each in self.search.deepest:
             if signature(each.program) not in self.known:
                 way = self._way(each)
@@ -114,7 +115,7 @@ class Recomputation:
                     yield from self._tried(way, float("inf"))
 
     def _ways(self) -> Iterator[_Way]:
-        """Each program once: in loops of few steps, two levels of segments are one."""
+        """Each program once: in loops of few steps, two levels of segments equal one level."""
         yield from tuple(self.known.values())
         for each in self.programs:
             key = signature(each.program)
@@ -152,7 +153,7 @@ class Recomputation:
 def slowdown(plan: Plan, moved: float, written: Graph) -> float:
     """The predicted time of a plan as a multiple of that of the program as written.
 
-    What it takes to begin steps does not count on a CPU, see `device_model.CPU`.
+    The time to begin steps and kernels counts on a GPU only; for a CPU see `device_model.CPU`.
     """
     taken, own = cost(plan, moved), written.costs.work
     if written.model.kernel:
@@ -161,15 +162,15 @@ def slowdown(plan: Plan, moved: float, written: Graph) -> float:
 
 
 def allowed(most: float, written: Graph) -> float:
-    """The slowdown allowed for a `max_slowdown` of `most`: on a GPU, `_NOTICED` more."""
+    """The slowdown allowed for a `max_slowdown` of `most`; on a GPU, `_NOTICED` seconds more."""
     noticed = _NOTICED * written.model.products if written.model.kernel else 0.0
     return most + noticed / max(written.costs.elapsed, 1.0)
 
 
 def cost(plan: Plan, moved: float) -> float:
-    """What a plan takes, in operations, transfers to and from the host included.
+    """The time of a plan in operations, including transfers to and from the host.
 
-    They count in full: of 17 GB each way in a step of suite scan_offload's program, an H200 hid
-    none behind kernels (jax 0.11.2, 2026-11-26, docs/device.md).
+    Transfers count in full: in a step of suite scan_offload's program, an H200 hid none of 17 GB
+    each way behind kernels (jax 0.11.2, 2026-11-26, docs/device.md).
     """
     return plan.time + 2 * moved * plan.graph.model.host_byte

@@ -1,8 +1,8 @@
 """A region: equations that one loop computes together, slice by slice along one axis.
 
 A region grows from a *sink*, an equation that turns values too large to keep into one that is
-kept. From there it takes in, upward, whatever makes those large values, as long as each equation
-carries the loop's axis; then every later sink that can share the loop.
+kept. It grows upward through the equations that make those large values, as long as each equation
+carries the loop's axis. Then it takes in every later sink that can share the loop.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class Blocked(Exception):
 
 
 class TilingMismatch(Exception):
-    """A reshape on the way carries the axis in blocks; the region must step in them too."""
+    """A reshape in the region carries the axis in blocks; the loop must step by whole blocks."""
 
     def __init__(self, times: int) -> None:
         super().__init__(f"{times} indices at a time")
@@ -50,16 +50,16 @@ class Region:
     """Equations of one loop.
 
     Attributes:
-        size: The indices that the loop runs over.
+        size: Number of indices that the loop runs over.
         factors: The factor that each equation is split along.
         again: Further factors of equations that the loop computes along other axes as well, as
             for the sum of a matrix and its transpose.
-        axes: The axis along which each value of the loop is sliced, at first.
-        sinks: The equations that the loop is there for.
-        mask: All its equations.
-        owned: The equations whose kept results this loop is the first to make.
-        outside: All that the loop's whole inputs depend on.
-        slices: The bytes of slices by their length, as far as known; it grows no more by then.
+        axes: The axis along which each value is sliced in the first version of its equation.
+        sinks: The equations from which the region grew, in order.
+        mask: Bit mask of all equations of the loop.
+        owned: Bit mask of the equations whose kept results this loop is the first to make.
+        outside: Bit mask of all equations that the loop's kept inputs depend on.
+        slices: Cache of the bytes of slices, by length; filled when the region grows no more.
     """
 
     size: int
@@ -80,7 +80,7 @@ class Region:
 
     @property
     def devices(self) -> int:
-        """The number of devices that the indices of a slice are a multiple of."""
+        """The number of devices that share a slice; the length of a slice is a multiple of it."""
         return math.lcm(*{each.devices for each in self._all_factors()})
 
     def _all_factors(self) -> Iterator[Factor]:
@@ -102,7 +102,7 @@ class Region:
 
 
 def bits(mask: int) -> list[int]:
-    """The equations of a mask, the first first."""
+    """The equations of a bit mask, in ascending order."""
     found = []
     while mask:
         found.append((mask & -mask).bit_length() - 1)

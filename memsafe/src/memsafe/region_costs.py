@@ -1,4 +1,4 @@
-"""What a loop takes: bytes of a slice, and operations of its slices and steps."""
+"""Costs of a loop: bytes of a slice, and operations of its slices and steps."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def _slice_bytes(graph: Graph, region: Region, length: int) -> float:
 
 
 def _sliced_unit(graph: Graph, region: Region, index: int, length: int) -> Unit:
-    """An equation on a slice: a library holds the part of what it reads of a sliced image."""
+    """An equation on a slice; a library holds bytes in proportion to the slice of the image."""
     unit = graph.units[index]
     axis = region.factors[index].operands[0] if unit.held else None
     if axis is None:
@@ -67,7 +67,7 @@ def _sliced_unit(graph: Graph, region: Region, index: int, length: int) -> Unit:
 
 
 def halo_work(graph: Graph, region: Region) -> float:
-    """What a slice's halos take: so much is done again for every slice."""
+    """Operations that each slice repeats because of its halos."""
     found = 0.0
     for index in region.factors if graph.has_stencils else ():
         for factor in region.versions(index):
@@ -77,7 +77,7 @@ def halo_work(graph: Graph, region: Region) -> float:
 
 
 def reread_bytes(graph: Graph, region: Region) -> float:
-    """Bytes that products of every slice read whole."""
+    """Bytes of whole operands that every slice reads again, such as those of products."""
     found = 0.0
     for index, factor in region.factors.items():
         equation = graph.equations[index]
@@ -101,22 +101,22 @@ def step_work(graph: Graph, region: Region) -> float:
 
 
 def fixed_share(graph: Graph, region: Region) -> float:
-    """What each slice costs however short it is, over all work: halos, kernels, steps of scans."""
+    """Fixed cost of a slice (halos, kernels, steps of scans) as a share of the work of the loop."""
     fixed = halo_work(graph, region) + overhead(graph, region)
     return fixed / max(region_work(graph, region), 1.0)
 
 
 def region_work(graph: Graph, region: Region) -> float:
-    """What a loop takes, without its halos."""
+    """Work of a loop without its halos."""
     return total(graph.costs.works, region)
 
 
 def overhead(graph: Graph, region: Region) -> float:
-    """What the kernels of one slice take to start, and the steps of scans in it."""
+    """Cost of starting the kernels of one slice and the steps of its scans."""
     return total(graph.costs.overheads, region)
 
 
 def total(each: Sequence[float], region: Region) -> float:
-    """The sum over the equations of a loop, those computed in several ways as often."""
+    """The sum of `each` over a loop's equations, once for each factor they are computed along."""
     once = sum(map(each.__getitem__, region.factors))
     return once + sum(each[index] * len(more) for index, more in region.again.items())

@@ -29,60 +29,60 @@ if TYPE_CHECKING:
 __all__ = ["CLOSE", "FAR", "Search"]
 
 _ATTEMPTS = 6
-"""How often a plan is compiled before the budget is given up."""
+"""Maximum number of plans in slices that are compiled for each form of the program."""
 
 _CHEAP = 1.5
-"""Slices that do at most so much more are tried first: a forward pass done twice is 4/3.
+"""Maximum work of slices that are tried first, as a multiple of the program's own work.
 
-They are faster than that, for a slice stays in the caches: the gradient of a 16-layer MLP takes
-0.32 of its time at a quarter of its memory, and 0.74 with whole values computed again (2 cores,
-jax 0.10.2, 2026-11-25).
+A forward pass done twice is 4/3. Slices are faster than that, because they stay in the caches: the
+gradient of a 16-layer MLP at a quarter of its memory takes 0.32 of its time in slices, and 0.74
+with whole values computed again (2 cores, jax 0.10.2, 2026-11-25).
 """
 
 _SLOWER = 1.25
-"""From so many times the time as written, by prediction, slices may come second.
+"""Predicted slowdown above which slices may be tried second.
 
-Then programs with whole values computed again that should take less time are tried first.
+Programs with whole values computed again are then tried first, if predicted to take less time.
 
 A GPT of 4 layers at 0.43 of its memory takes 0.98 of its time in slices, by prediction 1.39, and
 0.7 with its layers computed again, by prediction 1.26 (2 cores, jax 0.10.2, 2026-11-26).
 """
 
 CLOSE = 1.1
-"""A program is compiled that should need at most so many times the room: predictions are rough.
+"""Maximum predicted memory of a program that is compiled, as a multiple of the room.
 
-`jax.checkpoint` around each layer of a GPT needs 0.89 of what is predicted (4 layers, jax 0.10.2,
-CPU, 2026-11-26). Of 127 plans in slices of random programs that fit, one should need more than the
-room: 1.08 times. Of 74 that do not fit, 48 should (2 cores, jax 0.10.2, 2026-11-26).
+Predictions are rough. A GPT with `jax.checkpoint` around each layer needs 0.89 of its prediction (4
+layers, jax 0.10.2, CPU, 2026-11-26). Of plans in slices of random programs, 1 of 127 that fit was
+predicted above the room (1.08 times), and 48 of 74 that do not (2 cores, jax 0.10.2, 2026-11-26).
 """
 
 _NEAR = 1.5
-"""Slices that should take so many times the budget are tried before values are computed again."""
+"""Maximum predicted memory of slices that are tried first, as a multiple of the target."""
 
 _EQUAL = 1.02
-"""The same for a long program where no slice stays in a cache: what should take less time is first.
+"""`_SLOWER` for a long program on a device where no slice stays in a cache.
 
-The gradient of a decoder at 0.75 of its memory should take 1.03 times the time in slices, and 1.01
-with its products kept (1,436 equations, for an H100, jax 0.10.2, 2026-11-26).
+The gradient of a decoder at 0.75 of its memory is predicted to take 1.03 times its time in slices,
+and 1.01 with its products kept (1,436 equations, for an H100, jax 0.10.2, 2026-11-26).
 """
 
 FAR = 2.0
-"""A plan in slices is not compiled that should take so many times the time allowed.
+"""Maximum predicted time of a plan in slices that is compiled, as a multiple of that allowed.
 
-Nor is one of a long program that should take any more than that.
+For a long program, the maximum is the time allowed.
 """
 
 _MARGIN = 0.95
-"""The share of a budget that is planned for, since the compiler's figure will differ."""
+"""Share of the room that is planned for, because the compiler's figure will differ."""
 
 _SAME = 0.7
-"""What is planned for next where a smaller target gave the plan that was compiled before.
+"""Factor for the next target, if a target gives the plan compiled before or one that is too large.
 
-Less than the planner's step: targets within a tenth share a plan.
+The factor is less than the planner's step: targets within a tenth share a plan.
 """
 
 _SMALLER = 6
-"""How many smaller targets are looked at for another plan."""
+"""Maximum number of targets, each smaller than the one before, that are tried for another plan."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -90,16 +90,16 @@ class Search:
     """The search for one program.
 
     Attributes:
-        budget: Bytes.
-        most: How many times the time of the program as written a plan may take, by prediction.
+        budget: The budget in bytes.
+        most: Maximum predicted time of a plan, as a multiple of that of the program as written.
         written: The program as written.
-        plain: The same, compiled.
+        plain: The program as written, compiled.
         planner: Plans programs.
         parts: How the arguments lie over several devices.
         measure: Compiles a program.
-        deepest: Programs tried if no other keeps the budget, and they are not long.
-        runs: Whether the plan that is found is to run.
-        failures: The compiler's errors at plans, for another reason than their size.
+        deepest: Programs that are tried last, unless the program is long.
+        runs: Whether the plan that is found will run.
+        failures: The compiler's errors at plans that failed for another reason than their size.
     """
 
     budget: int
@@ -119,9 +119,9 @@ class Search:
         return max(self.budget - self.plain.argument_bytes, 1.0)
 
     def cheapest(self, sliced: Sequence[Rewritten], recomputing: Iterable[Rewritten]) -> Fit:
-        """The program that keeps the budget with the fewest operations, as far as predicted.
+        """The first program found that keeps budget and time; programs are tried cheapest first.
 
-        Raises BudgetError; the compiler's own error where it fails at all plans.
+        Raises BudgetError, or the compiler's own error if the compiler fails at all plans.
         """
         written = self.planner.plan(sliced[0].program, float("inf"), self.parts)
         compiled: list[Fit] = []
@@ -130,7 +130,7 @@ class Search:
             return compiled[0]
         ratio = overestimate(written, plain)
         target = _MARGIN * self.room * min(1.0, 2 * ratio)
-        # Compilers fuse what a plan counts as kept.
+        # The scale may be below 1, because compilers fuse values that a plan counts as kept.
         again = Recomputation(
             search=self,
             programs=iter(recomputing),
@@ -162,7 +162,7 @@ class Search:
         if self.failures and len(self.failures) == len(compiled):
             self.failures[0].add_note("It fails at plans of memsafe, not at the function itself.")
             raise self.failures[0]
-        # What is in the way is told of the program that the user knows.
+        # The error names the blockers of a program in `sliced`, which the user knows.
         smallest = min(plain.nbytes, *(refusal.smallest for refusal in refusals))
         told = min(in_slices, key=lambda refusal: refusal.smallest)
         quick = [fit.result.nbytes for fit in again.compiled if self._is_quick(fit.slowdown)]
@@ -174,7 +174,7 @@ class Search:
         )
 
     def _in_turn(self, compiled: list[Fit]) -> Measured:
-        """The program as written, but that convolutions wait for one another; not over devices."""
+        """The program as written, with convolutions one after another if it runs on one device."""
         if any(self.parts) or not self.written.takes_turns:
             return self.plain
         notes = ("convolutions one after another: each holds memory of a library",)
@@ -182,9 +182,9 @@ class Search:
         return self._compiled(alone, self._plan(alone, float("inf")), compiled).result
 
     def _attempts(self, sliced: Sequence[Rewritten], again: Recomputation) -> Iterator[Attempt]:
-        """What is tried: slices that take few operations more, values computed again, other slices.
+        """Attempts in order: slices with little more work, values computed again, other slices.
 
-        Of slices and of values computed again, those come first that should take less time.
+        Of slices and of values computed again, those predicted to take less time come first.
         """
         own = self.written.costs
         target = again.target
@@ -199,7 +199,7 @@ class Search:
             if plan.elapsed > slower * own.elapsed:
                 yield from again.whole(plan.elapsed, CLOSE)
             yield from slices
-            limit = float("inf") if is_long else limit  # They do not fit, whatever was predicted.
+            limit = float("inf") if is_long else limit  # Slices do not fit, whatever was predicted.
         yield from again.whole(limit)
         yield from again.on_the_host(limit)
         yield from again.in_slices()
@@ -217,15 +217,15 @@ class Search:
         return replace(self.planner, across=True) if preparation.across else self.planner
 
     def _is_quick(self, slowdown: float) -> bool:
-        """Whether a plan should not take more time than asked. No prediction is finer."""
+        """Whether a slowdown, rounded to one decimal, is allowed. No prediction is finer."""
         return round(slowdown, 1) <= allowed(self.most, self.written)
 
     def _fitted(self, attempt: Attempt, again: Recomputation) -> Fit:
         """The first plan of a program that keeps the budget. Raises BudgetError.
 
-        What is compiled is added to that of `again`. The first of all is compiled even if it should
-        not fit: the error says what it needs. So is each of a long program: others take long to
-        find.
+        Compiled plans are added to `again.compiled`. The first plan of all is compiled even if it
+        is predicted not to fit, because the error reports its memory. The same holds for all plans
+        of a long program, because others take long to find.
         """
         preparation, target, tries = attempt
         plain, room, compiled = self.plain, self.room, again.compiled
@@ -252,7 +252,7 @@ class Search:
                 break
             known = len(compiled)
             fit = self._compiled(preparation, plan, compiled)
-            # What another attempt compiled is not counted; but one try is one plan.
+            # A plan that another attempt compiled does not count, unless only one try is allowed.
             new += len(compiled) > known or tries == 1
             result = fit.result
             if result.keeps(self.budget):
@@ -271,7 +271,7 @@ class Search:
         raise BudgetError(budget=self.budget, smallest=smallest, blockers=blockers)
 
     def _compiled(self, preparation: Rewritten, plan: Plan, compiled: list[Fit]) -> Fit:
-        """A plan, compiled, which is added to `compiled`, or moved to its end if it is there."""
+        """The compiled plan, appended to `compiled`; a plan already there moves to its end."""
         for at, fit in enumerate(compiled):
             if fit.plan.graph is plan.graph and fit.plan.steps == plan.steps:
                 compiled.append(compiled.pop(at))
@@ -289,10 +289,10 @@ class Search:
         return fit
 
     def _measured(self, plan: Plan) -> Measured:
-        """A plan, compiled; infinitely large if the compiler itself fails at it.
+        """The compiled plan; infinitely large if the compiler ends with an internal error.
 
         XLA for GPUs finds no tiles for some shapes of slices, and does for others (jax 0.10.2).
-        Raises an error that may be memsafe's fault, and any if the program as written fails too.
+        Raises other errors, which may be memsafe's fault, and all if the written program fails too.
         """
         try:
             return self.measure(emitted(plan), runs=self.runs and plan.predicted <= self.room)
@@ -305,7 +305,7 @@ class Search:
     def _is_worth_it(
         self, plan: Plan, target: float, slowdown: float, compiled: Sequence[Fit]
     ) -> bool:
-        """Whether a plan in slices is compiled. Raises BudgetError if it fits and is too slow."""
+        """Whether to compile a plan in slices. Raises BudgetError if it may fit but is too slow."""
         if not self._is_too_slow(plan, slowdown):
             return True
         is_long = len(plan.graph.equations) > LONG
@@ -331,9 +331,9 @@ class Search:
         before: tuple[Plan, float] | None,
         compiled: Sequence[Fit],
     ) -> tuple[Plan, float] | None:
-        """`found`, or a plan for a smaller target; None where neither should come near the budget.
+        """`found`, or a plan for a smaller target; None if neither is worth compiling.
 
-        What was compiled tells by how much predictions are too low.
+        The last compiled plan in slices shows by how much predictions are too low.
         """
         plan, target = found
         if self._is_too_slow(plan, self._slowdown(preparation, plan)):
@@ -359,10 +359,10 @@ class Search:
         most: float,
         limit: float,
     ) -> tuple[Plan, float] | None:
-        """A plan for a target, or a smaller one, that is not the plan before; and its target.
+        """A plan, for `target` or a smaller one, that differs from the plan before; and its target.
 
-        It should need no more than `limit`. `most` is the largest value that is kept where the
-        compiler keeps what seemed fused away.
+        The plan is predicted to need at most `limit` bytes. If the compiler may store values that
+        a plan counts as fused, the plan found keeps no value of more than `most` bytes.
         """
         for _ in range(_SMALLER):
             plan = self._plan(preparation, target)
@@ -378,7 +378,7 @@ class Search:
 
 
 def _quickest(plans: Sequence[Plan], target: float) -> list[int]:
-    """The positions of those that should keep the target, the quickest first; then the others."""
+    """Positions of the plans predicted to fit the target, quickest first; then of the others."""
     times = [plan.elapsed if plan.predicted <= target else float("inf") for plan in plans]
     return sorted(range(len(plans)), key=times.__getitem__)
 
@@ -388,7 +388,7 @@ def _split_above(
 ) -> Plan:
     """A plan that splits every value and slice of more than `nbytes`, as if nothing were fused.
 
-    XLA for CPUs gives sums to a library, which does not compute sines that it sums (jax 0.10.2).
+    XLA for CPUs leaves sums to a library, so sines that are summed are stored (jax 0.10.2).
     """
     finer = replace(
         planner,

@@ -1,7 +1,7 @@
-"""Which dimensions of which values lie on several devices, as far as the arguments tell.
+"""Dimensions of values that are divided over devices, as far as the arguments' shardings tell.
 
-A loop over such a dimension would fetch its slices from the other devices, so none is made; and a
-value takes, on each device, only that device's part.
+An ordinary loop over such a dimension would fetch its slices from the other devices, so memsafe
+makes none. `over_devices.py` has loops that do not. Each device holds only its part of a value.
 """
 
 from __future__ import annotations
@@ -48,9 +48,9 @@ class Part(NamedTuple):
 
     Attributes:
         dim: The dimension.
-        devices: How many it is divided over.
-        axes: The axes of the mesh that these devices are along, which divide no other dimension.
-        is_asked: Whether the program asks for it (`with_sharding_constraint`), here or before.
+        devices: Number of devices that it is divided over.
+        axes: The mesh axes of these devices. They divide no other dimension.
+        is_asked: Whether a `with_sharding_constraint`, here or earlier, asks for this division.
     """
 
     dim: int
@@ -63,11 +63,11 @@ _PLACED = frozenset(("sharding_constraint", "device_put"))
 """Primitives that say where their result lies."""
 
 Parts = tuple[Part, ...]
-"""Of one array: the dimensions that are divided."""
+"""The divided dimensions of one array."""
 
 
 def input_parts(sharding: Any, shape: tuple[int, ...]) -> Parts:
-    """How an argument of `shape` lies; nothing where it lies whole."""
+    """The divided dimensions of an argument of `shape`; empty if none is divided."""
     if sharding is None:
         return ()
     if not isinstance(sharding, NamedSharding):
@@ -86,9 +86,9 @@ def divisions(
 ) -> list[Part | None]:
     """How each factor is divided over devices.
 
-    Devices divide one factor of an equation: one that the program asks for, else that of the
-    largest operand, which then moves least, else that of a result. Where a sum is divided, its
-    results move as well.
+    The same devices divide only one factor: one that the program asks for, else that of the
+    largest operand, so that the fewest bytes move, else that of a result. If a sum is divided,
+    its results count as moved too.
     """
     wishes = [_wish(equation, factor, known) for factor in factors]
     results = sum(map(nbytes, equation.outvars))
@@ -112,7 +112,7 @@ def divisions(
 def _wish(
     equation: JaxprEqn, factor: Factor, known: Mapping[Var, Parts]
 ) -> tuple[bool, int, Part | None]:
-    """Whether the program asks for it, the bytes of the largest divided operand, and how it is."""
+    """The division of `factor`: whether it is asked for, bytes of the largest operand, the part."""
     best: tuple[bool, int, Part | None] = (False, -1, None)
     for atom, axis in zip(equation.invars, factor.operands, strict=True):
         part = _along(atom, axis, known)
@@ -134,9 +134,9 @@ def _along(atom: Var | Literal, axis: Axis | None, known: Mapping[Var, Parts]) -
 def propagated(
     equation: JaxprEqn, factors: Sequence[Factor], known: Mapping[Var, Parts]
 ) -> dict[Var, Parts]:
-    """How the results of `equation` lie, if each stays where its operands are.
+    """The divided dimensions of the results of `equation`, if each stays where its operands are.
 
-    So they do where a sum is divided over the same devices: these then add each its part.
+    This also holds if a sum is divided over the same devices: each device then adds its own part.
     """
     if equation.primitive.name == "sharding_constraint":
         (result,), sharding = equation.outvars, equation.params["sharding"]
@@ -158,10 +158,10 @@ def propagated(
 def as_read(
     equations: Sequence[JaxprEqn], factors: Sequence[Sequence[Factor]], known: Mapping[Var, Parts]
 ) -> dict[Var, Parts]:
-    """`known`, and how values lie that nothing divides but all that reads them does alike.
+    """`known`, and the division of each other value that all its readers divide alike.
 
-    So lie the gradients of weights whose optimiser's state is divided, and the zeros that
-    something divided is added to: compilers follow what is asked of results too.
+    Examples are gradients of weights whose optimiser's state is divided, and zeros that a divided
+    value is added to. Compilers propagate shardings from results to operands too.
     """
     found = dict(known)
     wished: dict[Var, list[Parts]] = {}
@@ -179,7 +179,7 @@ def as_read(
 def _wished(
     equation: JaxprEqn, factors: Sequence[Factor], known: Mapping[Var, Parts]
 ) -> dict[Var, Parts]:
-    """How an equation divides each value that it reads, of those of which nothing is known."""
+    """How an equation divides each value that it reads and that is not divided in `known`."""
     read = [atom for atom in equation.invars if not isinstance(atom, Literal)]
     found: dict[Var, list[Part]] = {value: [] for value in read if not known.get(value)}
     if equation.primitive.name == "scan":
@@ -196,7 +196,7 @@ def _wished(
 
 
 def _of_scan(equation: JaxprEqn, known: Mapping[Var, Parts]) -> dict[Var, Parts]:
-    """How the results of a scan lie, as its body leaves them."""
+    """The divided dimensions of the results of a scan, as its body leaves them."""
     left = _left_by(equation, body_parts(equation, known))
     _, carried = scan_operands(equation)
     rows = [tuple(one._replace(dim=one.dim + 1) for one in each) for each in left[carried:]]
@@ -204,7 +204,7 @@ def _of_scan(equation: JaxprEqn, known: Mapping[Var, Parts]) -> dict[Var, Parts]
 
 
 def _put(equation: JaxprEqn, known: Mapping[Var, Parts]) -> Iterator[tuple[Var, Parts]]:
-    """How the results of a `device_put` lie: as asked, else, in another memory, as before."""
+    """How results of a `device_put` lie: as its sharding asks; as before if only memory changes."""
     places = zip(equation.invars, equation.outvars, equation.params["devices"], strict=True)
     for atom, result, asked in places:
         before = () if isinstance(atom, Literal) else known.get(atom, ())
@@ -213,7 +213,7 @@ def _put(equation: JaxprEqn, known: Mapping[Var, Parts]) -> Iterator[tuple[Var, 
 
 
 def _left_by(scan: JaxprEqn, parts: Iterable[Parts]) -> list[Parts]:
-    """How the results of one step of a scan lie, whose operands lie so."""
+    """How the results of one step of a scan lie, if its operands lie as in `parts`."""
     jaxpr = as_closed(scan.params["jaxpr"]).jaxpr
     inside = dict(zip(jaxpr.invars, parts, strict=True))
     for each in jaxpr.eqns:
@@ -227,10 +227,10 @@ def _reads_divided(equation: JaxprEqn, known: Mapping[Var, Parts]) -> bool:
 
 
 def gathered(closed: ClosedJaxpr, shardings: Sequence[Any] | None) -> ClosedJaxpr:
-    """`closed`, with what lies on devices that divide another dimension made whole on each first.
+    """`closed`, with operands first made whole if their devices divide another factor.
 
-    So is one side of the differences of all points that both are divided over the same devices.
-    Otherwise every slice of a loop along that dimension would be fetched from another device.
+    An example is one side of the differences between all points, if the same devices divide both
+    sides. Otherwise every slice of a loop along that dimension is fetched from another device.
     """
     meshes = {each.mesh for each in shardings or () if isinstance(each, NamedSharding)}
     if len(meshes) != 1:
@@ -252,10 +252,10 @@ def gathered(closed: ClosedJaxpr, shardings: Sequence[Any] | None) -> ClosedJaxp
 
 
 def padded_first(closed: ClosedJaxpr) -> ClosedJaxpr:
-    """`closed` where what is padded between elements and cropped is padded first, and then cropped.
+    """`closed`, where a pad between elements that also crops becomes a pad and a slice.
 
-    XLA's partitioner ends the process at both in one, if it divides that dimension (jax 0.10.2 and
-    0.12.0.1, 2026-11-28).
+    XLA's partitioner ends the process at an operation that does both, if it divides that dimension
+    (jax 0.10.2 and 0.12.0.1, 2026-11-28).
     """
     body = with_sub_jaxprs(closed, padded_first)
     pads = {at: partial(_padded, each) for at, each in enumerate(body.jaxpr.eqns) if _crops(each)}
@@ -278,10 +278,10 @@ def _padded(equation: JaxprEqn, read: Callable[[Any], Array]) -> list[Array]:
 
 
 def free_in_loops(closed: ClosedJaxpr) -> ClosedJaxpr:
-    """`closed` where constraints in loops and branches leave to the compiler what they divide.
+    """`closed`, where constraints in loops and branches leave divided dimensions to the compiler.
 
-    A loop that is computed for each device alone has the devices as a dimension of their own, along
-    which it is divided by what it reads.
+    A loop that is computed for each device has the devices as a dimension of their own. The
+    values that the loop reads divide it along that dimension.
     """
     return with_sub_jaxprs(closed, _free)
 
@@ -304,7 +304,7 @@ def _freed(equation: JaxprEqn, read: Callable[[Var | Literal], Array]) -> list[A
 
 
 def _lie_on(mesh: Any, equation: JaxprEqn, at: Iterable[int], known: Mapping[Var, Parts]) -> bool:
-    """Whether these operands are divided along axes of `mesh`; a constraint may name another."""
+    """Whether operands `at` are divided along axes of `mesh`; constraints may name another mesh."""
     parts = (part for each in at for part in known[equation.invars[each]])  # type: ignore[index]  # No literal is divided.
     return all(set(part.axes) <= set(mesh.axis_names) for part in parts)
 
@@ -346,7 +346,7 @@ def _devices(parts: Parts) -> int:
 
 
 def body_parts(equation: JaxprEqn, known: Mapping[Var, Parts]) -> tuple[Parts, ...]:
-    """How the arguments of the program that `equation` runs lie."""
+    """The divided dimensions of each argument of the program that `equation` runs."""
     parts = [() if isinstance(a, Literal) else known.get(a, ()) for a in equation.invars]
     match equation.primitive.name:
         case "scan":
@@ -358,7 +358,7 @@ def body_parts(equation: JaxprEqn, known: Mapping[Var, Parts]) -> tuple[Parts, .
             constants, carried = scan_operands(equation)
             given = (*parts[:fixed], *rows)
             pairs = zip(given[constants:fixed], _left_by(equation, given)[:carried], strict=True)
-            # What a loop carries lies as one of both does, on as many devices as it can.
+            # A carried value lies as before or after a step, whichever has more devices.
             carry = [max(pair, key=_devices) for pair in pairs]
             return (*given[:constants], *carry, *rows)
         case "while":

@@ -39,9 +39,9 @@ def sliced_results(
     turns: Turns,
     row_major: Collection[Var] = (),
 ) -> list[Array]:
-    """What one slice adds to each result in `leaving`: its slices, or states to be merged.
+    """What one slice adds to each result in `leaving`: a slice of it, or states to be merged.
 
-    Slices of the inputs in `row_major` have that layout, as arguments have.
+    Slices of the inputs in `row_major` have a row-major layout, as arguments do.
     """
     slices = _Slices(graph, region, piece, inputs, row_major)
     results_of = dict(leaving)
@@ -106,7 +106,7 @@ class _Slices:
                 kept[axis] = result
 
     def read(self, atom: Var | Literal, axis: Axis | None) -> Array:
-        """The value of an operand, sliced along `axis` where the equation carries one."""
+        """The value of an operand, sliced along `axis`; whole if `axis` is None."""
         if isinstance(atom, Literal):
             return cast("Array", atom.val)
         made = self.made.setdefault(atom, {})
@@ -133,7 +133,7 @@ def _in_row_major(value: Array) -> Array:
 
 
 def _windows(graph: Graph, region: Region, whole: Collection[Var]) -> dict[Var, list[Axis]]:
-    """Along what a slice of each whole input is cut: windows that overlap are one."""
+    """The axes along which slices of each whole input are cut; close windows are joined."""
     found: dict[Var, list[Axis]] = {}
     for index in region.factors:
         operands = graph.equations[index].invars

@@ -13,19 +13,19 @@ if TYPE_CHECKING:
 __all__ = ["slice_length"]
 
 _HALO = 8
-"""So many times what each slice costs however short, a slice takes where there is room."""
+"""Minimum work of a slice as a multiple of its fixed cost, where there is room."""
 
 _FAR = 2
-"""A slice is shortened that should take so many times what is useful: two indices say little."""
+"""A slice over this multiple of the useful bytes is shortened: two indices predict it poorly."""
 
 
 def slice_length(
     graph: Graph, region: Region, available: float, useful: float, *, fitting: bool
 ) -> int:
-    """The indices of a slice that is as long as is useful and fits.
+    """Number of indices of a slice that is as long as useful and fits.
 
-    `available` and `useful` are the bytes that it may take and those that keep the device busy;
-    with `fitting`, its own prediction keeps to `available`, not only the one of a single index.
+    A slice may take `available` bytes; `useful` bytes keep the device busy. With `fitting`, the
+    prediction for the slice itself keeps to `available`, not only that for a single index.
     """
     least = region.least
     one = slice_bytes(graph, region, least)
@@ -47,7 +47,7 @@ def slice_length(
 
 
 def _length(graph: Graph, region: Region, wished: float) -> int:
-    """About `wished` indices, as many of each device where they lie over several."""
+    """About `wished` indices, equally many of each device where they lie over several."""
     devices, multiple = region.devices, graph.model.multiple
     size, least = region.size // devices, region.least // devices
     return devices * _rounded(size, least, int(wished) // devices, multiple)

@@ -1,4 +1,4 @@
-"""Which values are never kept, and the loops that grow from what reads them."""
+"""Grows loops for values that are never kept whole, from the equations that read them."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ __all__ = ["Splitting"]
 class Splitting:
     """Grows regions over a graph in which the values of `split` are never kept whole.
 
-    `way` is the most equations, of which all is kept, that a loop takes in to reach one more sink;
-    None: as many as it takes.
+    `way` is the maximum number of equations with only kept results that a loop takes in to reach
+    one more sink; None: no limit.
     """
 
     def __init__(self, graph: Graph, split: set[Var], way: int | None = None) -> None:
@@ -42,7 +42,7 @@ class Splitting:
         self.whole_reads = WholeReads(splitting=self)
 
     def _keeping(self) -> int:
-        """The equations that make anything kept."""
+        """The equations that make at least one kept value."""
         mask = 0
         for index, equation in enumerate(self.graph.equations):
             if not self.split.issuperset(equation.outvars):
@@ -50,7 +50,7 @@ class Splitting:
         return mask
 
     def _cones(self) -> list[int]:
-        """For each equation, itself and what makes its operands through values never kept."""
+        """For each equation: itself, and those that feed it through values that are never kept."""
         found: list[int] = []
         for index, reads in enumerate(self.graph.reads):
             mask = 1 << index
@@ -61,10 +61,10 @@ class Splitting:
         return found
 
     def _cheap(self) -> list[bool]:
-        """For each equation, whether its values come pointwise from little: a mask, a bias."""
+        """For each equation, whether its values come pointwise from small ones: a mask, a bias."""
         graph = self.graph
         cheap: list[bool] = []
-        sources: list[int] = []  # Bytes; of what is not cheap nobody asks.
+        sources: list[int] = []  # Bytes; only read for cheap equations.
         for index, reads in enumerate(graph.reads):
             cheap.append(False)
             sources.append(0)
@@ -78,7 +78,7 @@ class Splitting:
         return cheap
 
     def sinks(self) -> list[int]:
-        """The equations that use values never kept, and make none."""
+        """The equations that read values that are never kept, and make no such values."""
         return [
             index
             for index, reads in enumerate(self.graph.reads)
@@ -101,7 +101,7 @@ class Splitting:
     def grown(self, sink: int, factor: Factor) -> Region:
         """The region that computes `sink` alone; raises Blocked.
 
-        Only what makes the sink's operands through values never kept decides how it grows.
+        How it grows depends only on the equations that feed the sink through values never kept.
         """
         key = sink, factor, self.cones[sink]
         if key not in self.graph.grown:
@@ -128,10 +128,10 @@ class Splitting:
                 return obstacle.with_traceback(None)
 
     def merge(self, region: Region, sinks: list[int]) -> bool:
-        """Takes into `region` each of `sinks`, in order, that shares values with it and can.
+        """Takes into `region`, in order, each of `sinks` that shares values with it and can join.
 
-        Whether none of those that share values was left out. A mask that all layers of a model
-        read is nothing to share a loop for.
+        Returns whether all sinks that share values have joined. Values that depend on no input do
+        not count as shared, such as a mask that all layers of a model read.
         """
         constant = self.graph.constant
         mask, all_in = region.mask & ~constant, True
@@ -161,9 +161,9 @@ class Splitting:
         return False
 
     def ways(self, sink: int, size: int) -> list[tuple[Factor, list[int]]]:
-        """The factors that may take `sink` into a loop over so many indices, and their whole reads.
+        """The factors that may take `sink` into a loop over `size` indices, and their whole reads.
 
-        See `WholeReads`. As in `grown`, only what makes the sink's operands decides.
+        See `WholeReads`. As in `grown`, only the equations that feed the sink matter.
         """
         known, key = self.graph.ways, (sink, size, self.cones[sink])
         if key not in known:
@@ -206,9 +206,9 @@ class Splitting:
         region.owned, region.outside = owned, outside
 
     def close(self, region: Region) -> None:
-        """Makes the region one thing: what depends on a part of it depends on all it reads.
+        """Makes the region a unit: what depends on a part of it depends on all that it reads.
 
-        That is what comes after it, and what depends on a later equation since a loop was closed.
+        Dependents come after the region, or depend on a later equation since a loop was closed.
         """
         owned = region.owned
         self.covered |= owned
@@ -220,12 +220,12 @@ class Splitting:
         self.closed.append((first, behind))
 
     def _kept(self, taken: Iterable[tuple[int, Factor]]) -> int:
-        """How many of the equations make only what is kept."""
+        """Number of the equations in `taken` whose results are all kept."""
         results = (self.graph.equations[index].outvars for index, _ in taken)
         return sum(not any(value in self.split for value in made) for made in results)
 
     def owned(self, mask: int) -> int:
-        """Those that make what is kept, and that no loop before makes."""
+        """The equations of `mask` that make kept values and that no earlier loop owns."""
         return mask & self.keeping & ~self.covered
 
     def _is_split(self, atom: Var | Literal) -> bool:

@@ -1,13 +1,13 @@
-"""Values that a compiler stores, where it would compute them again in each of their readers.
+"""Makes a compiler store values that it would otherwise compute again in each of their readers.
 
 XLA for CPUs computes pointwise values inside of what reads them. In a chain of stencils each value
 is read at several shifts, so that the work grows with a power of the chain's length: the gradient
 of four steps of a heat equation took 3 times its time in slices (128³ points, 2 cores, jax 0.10.2,
-2026-11-26). Barriers do not help, for it drops them before. A call that stays one does.
+2026-11-26). Barriers do not help, because XLA drops them before. A call that is not inlined helps.
 
-On every platform, what is computed twice may be rounded in two ways: a product and a sum at once
-or not, or with more bits than the type has. Then no element equals its maximum, and the derivative
-of the maximum is lost (jax-ml/jax#40564). Compilers for GPUs and TPUs keep barriers.
+On every platform, a value that is computed twice may be rounded in two ways: a product and a sum at
+once or not, or with more bits than the type has. Then no element equals its maximum, and the
+derivative of the maximum is lost (jax-ml/jax#40564). Compilers for GPUs and TPUs keep barriers.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _STORED.def_abstract_eval(lambda value, **_: value)
 
 
 def stored(value: Array, *, everywhere: bool = False) -> Array:
-    """`value`, which compilers for CPUs compute once, or those for all platforms."""
+    """`value`, which compilers for CPUs compute once; with `everywhere`, all compilers do."""
     made: Array = _STORED.bind(value, everywhere=everywhere)
     return made
 

@@ -25,7 +25,7 @@ __all__ = ["While", "as_closed", "draws_anew", "programs_in", "rebuilt", "sub_ja
 
 
 def sub_jaxprs_of(equation: JaxprEqn) -> dict[str, ClosedJaxpr]:
-    """The programs that `equation` runs, by name; none where it runs none that can be changed."""
+    """The programs that `equation` runs and that can be replaced, by name."""
     match equation.primitive.name:
         case "scan" | "shard_map":
             found = {"jaxpr": equation.params["jaxpr"]}
@@ -65,8 +65,8 @@ def rebuilt(
 
 
 def as_closed(program: Any) -> ClosedJaxpr:
-    """`program` with the constants that it has; an open one has none."""
-    # By jax 0.12 both are one class, whose constants another closing would take away.
+    """`program` as a ClosedJaxpr; an open one has no constants."""
+    # In jax 0.12 both are one class. Closing a program again would drop its constants.
     return program if isinstance(program, ClosedJaxpr) else ClosedJaxpr(program, ())
 
 
@@ -99,10 +99,10 @@ class While:
     """A `while` with its operands.
 
     Attributes:
-        start: What it carries at first.
-        unfinished: Whether it goes on with what it carries, or which of a batch do.
-        body: What it carries after a step.
-        is_batched: Whether it carries a batch, of which some may be done before others.
+        start: Carried values before the first step.
+        unfinished: Carried values → whether the loop goes on; in a batch, which elements go on.
+        body: Carried values before a step → carried values after it.
+        is_batched: Whether it carries a batch, whose elements may finish at different steps.
     """
 
     start: list[Array]
@@ -112,7 +112,7 @@ class While:
 
     @classmethod
     def of(cls, equation: JaxprEqn, operands: Sequence[Array], body: Run) -> While:
-        """A loop of this `body`."""
+        """The loop of `equation`, with `body` in place of its own body."""
         params = equation.params
         asking, doing = params["cond_nconsts"], params["body_nconsts"]
         for_condition, for_body = operands[:asking], operands[asking : asking + doing]
@@ -131,7 +131,7 @@ class While:
         )
 
     def step(self, carry: list[Array]) -> list[Array]:
-        """What it carries after a step of those of a batch that go on."""
+        """Carried values after a step. Finished elements of a batch stay as they are."""
         after = self.body(*carry)
         if not self.is_batched:
             return list(after)
@@ -150,7 +150,7 @@ def _while(equation: JaxprEqn, operands: list[Array], programs: Mapping[str, Run
 
 
 def _where(going: Array, new: Array, old: Array) -> Array:
-    """One of a batch that is done stays as it is while others go on."""
+    """`new` for the elements of a batch that go on, `old` for finished ones."""
     return lax.select(lax.broadcast_in_dim(going, new.shape, range(going.ndim)), new, old)
 
 

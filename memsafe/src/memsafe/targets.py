@@ -1,4 +1,4 @@
-"""What the next plan of a program is made for, by what those before it needed."""
+"""The target of the next plan of a program, by the memory that earlier plans needed."""
 
 from __future__ import annotations
 
@@ -14,45 +14,45 @@ if TYPE_CHECKING:
 __all__ = ["Targets", "narrowed"]
 
 _LIBRARY_POWER = 2.0
-"""The exponent with which a plan's memory depends on its target, where libraries hold most of it.
+"""A plan's memory grows as this power of its target, if libraries hold most of the memory.
 
-Of an encoder's gradient, plans for 38, 21 and 12 MB need 291, 56 and 20 MB, of which libraries hold
-170, 25 and 4 MB. In 86 MB it takes 0.3 times its time with the second, 0.6 with the third (2 cores,
-jax 0.10.2, 2026-11-26).
+Plans of an encoder's gradient for 38, 21 and 12 MB need 291, 56 and 20 MB, of which libraries hold
+170, 25 and 4 MB. In 86 MB, the gradient takes 0.3 times its time with the second plan, and 0.6 with
+the third (2 cores, jax 0.10.2, 2026-11-26).
 """
 
 _LEAST_POWER, _MOST_POWER = 1.0, 4.0
-"""Exponents beyond these are chance: a plan for less may need more."""
+"""Limits of the exponent. Others are chance: a plan for a smaller target may need more."""
 
 _LESS = 0.9
 """The next target is at most this share of the last."""
 
 _FAR_LESS = 0.5
-"""The same where the compiler refused, for its device may hold less than the budget.
+"""`_LESS` after a plan that the compiler refused: the device may hold less than the budget.
 
-Also where a plan is no improvement and libraries hold most of its memory, which stays the same for
-any target until they get slices. A transport plan of 1,500 × 1,600 was refused at 96.1 MB, by
-0.04 %, and fitted 48 MB (2 cores, jax 0.10.2, 2026-11-29).
+Also after a plan that is no improvement, if libraries hold most of its memory. That memory is the
+same for any target until libraries get slices. A transport plan of 1,500 × 1,600 was refused at
+96.1 MB, by 0.04 %, and fitted 48 MB (2 cores, jax 0.10.2, 2026-11-29).
 """
 
 _STALLED = 0.95
 """A plan is no improvement if it needs more than this share of the least before it."""
 
 _PATIENCE = 2
-"""After so many plans in a row without an improvement, no other is tried.
+"""Number of plans in a row without an improvement after which no other is tried.
 
-For 184 random programs 127 plans in slices were found, one of them after more. The 53 programs that
-were refused took 8.9 s on average, and up to 31 s, without this rule and `search.CLOSE`, and take
-5.5 s, up to 23 s, with them (2 cores, jax 0.10.2, 2026-11-26).
+For 184 random programs 127 plans in slices were found, one of them after more plans. The
+53 programs that were refused took 8.9 s on average, and up to 31 s, without this rule and
+`search.CLOSE`. With them they take 5.5 s, up to 23 s (2 cores, jax 0.10.2, 2026-11-26).
 """
 
 _FORESEEN = 3.0
-"""A compiler that needs so many times the prediction may keep what the prediction takes for fused.
+"""From this ratio of needed to predicted memory, the compiler may store values counted as fused.
 
-Then a plan may split nothing that it keeps, and the next one may: so the patience does not count.
-The compiler needed 300 times the prediction of 300 × 300 pairs, which the fourth plan splits, and
-25 and 60 times that of two random programs. Plans of a decoder need up to 2.6 times the prediction
-without that (`prospects.TOO_FAR`).
+A plan may then split no value that the compiler stores, and the next plan may split one. So such a
+plan does not count for `_PATIENCE`. The ratio was 300 for 300 × 300 pairs, which the fourth plan
+splits, and 25 and 60 for two random programs. For plans of a decoder it is up to 2.6 without such
+values (`prospects.TOO_FAR`).
 """
 
 
@@ -62,9 +62,9 @@ class Targets:
 
     Attributes:
         arguments: The bytes of the arguments, which no plan changes.
-        room: What a plan may need beside them.
-        tried: Each target, with what was compiled.
-        stalled: How many of the last plans were no improvement.
+        room: The bytes that a plan may need beside the arguments.
+        tried: Each target, with the program compiled for it.
+        stalled: Number of plans in a row, up to the last, without an improvement.
     """
 
     arguments: float
@@ -73,9 +73,9 @@ class Targets:
     stalled: int = 0
 
     def after(self, target: float, predicted: float, result: Measured) -> float | None:
-        """The target after one for which `result` was compiled; None where no other is worth it.
+        """The target after `target`, for which `result` was compiled; None if no other is worth it.
 
-        The plan should need `predicted` bytes.
+        The plan of `result` is predicted to need `predicted` bytes.
         """
         least = min((each.nbytes for _, each in self.tried), default=math.inf) - self.arguments
         needed = result.nbytes - self.arguments
@@ -92,11 +92,11 @@ class Targets:
 
 
 def narrowed(needs: Sequence[tuple[float, Measured]], own: float, room: float) -> float:
-    """What to multiply the last target by, so that the next plan needs `room` bytes.
+    """The factor by which to multiply the last target, so that the next plan needs `room` bytes.
 
-    `needs` are the targets so far, with what was compiled; `own` bytes of each are arguments. A
-    plan's memory is taken to be a power of its target, with the exponent of the last two plans. The
-    result is 1 where a compiler did not say what it needs.
+    `needs` are the targets so far, with the programs compiled for them. `own` bytes of each program
+    are arguments. A plan's memory is taken to be a power of its target, with the exponent of the
+    last two plans. The result is 1 if the compiler did not report the memory.
     """
     target, result = needs[-1]
     needed = result.nbytes - own

@@ -1,4 +1,4 @@
-"""Comparisons of numbers with what was made of them, as in the derivative of a maximum.
+"""Comparisons of values with something computed from them, as in a maximum's derivative.
 
 Both sides must see the same bits. Otherwise no element equals the maximum.
 """
@@ -30,8 +30,8 @@ class Tie:
 
     Attributes:
         value: The value.
-        comparison: The equation that compares, maybe in another shape or order.
-        between: The equations that make one of the other: of the value, or on the way.
+        comparison: The equation that compares the two, maybe in another shape or order.
+        between: The equation that makes the value, and those that compute the other side from it.
     """
 
     value: Var
@@ -40,12 +40,12 @@ class Tie:
 
 
 def compares_numbers(equation: JaxprEqn) -> bool:
-    """Whether an equation asks which numbers are equal."""
+    """Whether an equation compares inexact numbers for equality."""
     return equation.primitive.name in ("eq", "ne") and all(map(is_inexact, equation.invars))
 
 
 def ties_of(graph: Graph) -> Iterator[Tie]:
-    """The comparisons of values that `graph` computes with what it makes of them."""
+    """The comparisons of values that `graph` computes with something computed from them."""
     for comparison, equation in enumerate(graph.equations):
         if compares_numbers(equation) and len(graph.reads[comparison]) == len(equation.invars):
             left, right = (_source(graph, value, _MOVING) for value in graph.reads[comparison])
@@ -55,7 +55,7 @@ def ties_of(graph: Graph) -> Iterator[Tie]:
 
 
 def _source(graph: Graph, value: Var, through: AbstractSet[str]) -> Var:
-    """What the primitives in `through` made `value` of."""
+    """The value from which primitives in `through` alone make `value`."""
     while value in graph.definition:
         maker = graph.definition[value]
         if graph.equations[maker].primitive.name not in through or not graph.reads[maker]:
@@ -65,7 +65,7 @@ def _source(graph: Graph, value: Var, through: AbstractSet[str]) -> Var:
 
 
 def _between(graph: Graph, value: Var, other: Var) -> tuple[int, ...]:
-    """The equations that make `value`, and those that make `other` of it.
+    """The equation that makes `value`, and those that compute `other` from it.
 
     There are none if `other` does not depend on `value`, or if `value` is a part of an input, which
     is never rounded.

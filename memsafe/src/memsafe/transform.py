@@ -27,11 +27,11 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 _LATER: Any = object()
-"""Stands for the function that a decorator is given."""
+"""Placeholder for the function that a decorator receives later."""
 
 
 class Staged(Generic[P, R]):
-    """A function that is called, traced and lowered as one that `jax.jit` returns."""
+    """A memsafe function, called, traced and lowered like a function that `jax.jit` returns."""
 
     def __init__(self, calls: Calls) -> None:
         f = calls.function
@@ -51,26 +51,26 @@ class Staged(Generic[P, R]):
         return results
 
     def __get__(self, instance: object, owner: object = None) -> Any:
-        """As a function, it is a method of the class that it is an attribute of."""
+        """Bind to `instance` as a method, as a function does that is an attribute of a class."""
         return self if instance is None else MethodType(self, instance)
 
     def __copy__(self) -> Self:
-        """Itself, as of a function: a model that holds it can be copied."""
+        """Return itself, as for a function, so that a model that holds it can be copied."""
         return self
 
     def __deepcopy__(self, _: object) -> Self:
-        """Itself, as by `copy.copy`."""
+        """Return itself, as `copy.copy` does."""
         return self
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """As pickled: the function and its options. The process that loads it plans again.
+        """Pickle the function and its options. The process that loads them plans again.
 
         A `device` among the options cannot be pickled: JAX raises TypeError.
         """
         return _loaded, (self._calls.function, self._calls.options)
 
     def trace(self, *args: Any, **kwargs: Any) -> TracedAhead:
-        """The call as a program, of arrays or of `jax.ShapeDtypeStruct`s."""
+        """Trace the call on arrays or `jax.ShapeDtypeStruct`s."""
         return self._calls.trace(args, kwargs)
 
     def lower(self, *args: Any, **kwargs: Any) -> Lowered:
@@ -88,7 +88,7 @@ def _loaded(f: Callable[P, R], options: Options) -> Staged[P, R]:
 
 
 class Decorator(Protocol):
-    """`memsafe` with options, of the function that follows."""
+    """`memsafe` with options, to be applied to a function."""
 
     def __call__(self, f: Callable[P, R], /) -> Staged[P, R]:
         """The function within its budget."""
@@ -117,39 +117,39 @@ def memsafe(  # noqa: PLR0913 — each option is one that its users know by name
     tensor_size_threshold: Budget | None = None,
     tensor_split_size: Budget | None = None,
 ) -> Any:
-    """A function with the values of `f` whose memory stays within `budget`.
+    """Return a function with the values of `f` whose memory stays within `budget`.
 
     Its peak (temporary + arguments + results, as the compiler counts them) is at most `budget`.
-    What is too large is computed slice by slice, in loops; what the compiler manages by itself is
-    left as it is. Values agree to rounding: sums may add in another order.
+    Values that are too large are computed slice by slice, in loops. A program that the compiler
+    makes fit by itself is left as it is. Values agree to rounding: sums may add in another order.
 
-    It may be called as `f` is, inside or outside `jax.jit`, differentiated forward and in reverse
-    (a backward pass recomputes), linearized, transposed and batched: each of these programs keeps
-    the budget. Inside `shard_map` the budget is one device's. It has the methods `lower`, `trace`
-    and `eval_shape` of a function that `jax.jit` returns.
+    Call it like `f`, inside or outside `jax.jit`. It can be differentiated forward and in reverse
+    (a backward pass recomputes), linearized, transposed and batched. Each of these programs keeps
+    the budget. Inside `shard_map` the budget is that of one device. Like a function that `jax.jit`
+    returns, it has the methods `lower`, `trace` and `eval_shape`.
 
     Args:
         f: Any function of pytrees of arrays to a pytree of arrays. Without it, `memsafe` with these
             options is a decorator: `@memsafe(budget="1GB")`.
-        budget: Bytes, or a size such as `"16GB"`; where it is left out, all of the device's
-            memory, and on a CPU what the machine has available.
-        device: The device to fit, which may be a compile-only one; where the arguments are.
-        static_argnums: Positions of arguments that are no arrays, as of `jax.jit`.
+        budget: Bytes, or a size such as `"16GB"`. Default: all of the device's memory; on a CPU,
+            the memory that the machine has available.
+        device: The device to fit, which may be compile-only. Default: where the arguments are.
+        static_argnums: Positions of arguments that are not arrays, as in `jax.jit`.
         static_argnames: Names of such arguments.
-        donate_argnums: Positions of arguments whose memory may be reused, as of `jax.jit`.
-        rewrites: What may be rewritten first, and what may be computed again or moved to the host;
-            `docs/rewrites.md` describes each. All but `distances`, which changes rounding.
-        max_slowdown: How many times the time of `f` a plan may take, by prediction: from its
-            operations, its kernels on a GPU, the bytes that they read and write, and those that
-            move to the host and back.
-        tensor_size_threshold: No tensor of more bytes is kept, whatever the peak; eXLA's option.
+        donate_argnums: Positions of arguments whose memory may be reused, as in `jax.jit`.
+        rewrites: Names of the allowed rewrites, and of what may be computed again or moved to the
+            host (see `docs/rewrites.md`). Default: all but `distances`, which changes rounding.
+        max_slowdown: Maximum predicted time of a plan, as a multiple of the time of `f`. The
+            prediction counts operations, kernels on a GPU, the bytes that they read and write, and
+            bytes that move to the host and back.
+        tensor_size_threshold: Maximum bytes of a stored tensor, whatever the peak; eXLA's option.
         tensor_split_size: Bytes of one slice; eXLA's option.
 
     Raises:
         ValueError: A budget or a name is not understood; or (when called) a function on a mesh
             with explicit axes sets shardings itself, and jax refuses its plan.
-        BudgetError: (when called) no plan keeps the budget and `max_slowdown`; it names the
-            smallest peak and why, or the predicted time.
+        BudgetError: (when called) no plan keeps both the budget and `max_slowdown`. The error names
+            the smallest peak and its cause, or the predicted time.
     """
     asked = Asked(
         device=device,

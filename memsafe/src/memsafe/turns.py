@@ -1,9 +1,9 @@
-"""Convolutions one after another, because a CPU's library lays out every window of each that runs.
+"""Runs convolutions one after another, because a CPU's library lays out every window of each.
 
-XLA's client for CPUs runs side by side what need not wait for one another. The gradient of a ResNet
-of 12 convolutions takes 83 MB, and its libraries up to 277 MB. If each convolution waits for the
-one before, its libraries take 23 MB, and it takes 0.9 times the time (16 images of 32 × 32 × 32,
-f32, 2 cores, jax 0.10.2, 2026-11-28).
+XLA's client for CPUs runs independent equations side by side. The gradient of a ResNet of 12
+convolutions takes 83 MB, and its libraries up to 277 MB. If each convolution waits for the one
+before, the libraries take 23 MB, and the gradient takes 0.9 times the time (16 images of
+32 × 32 × 32, f32, 2 cores, jax 0.10.2, 2026-11-28).
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ __all__ = ["Turns", "held_during"]
 def held_during(equation: JaxprEqn) -> int:
     """The most bytes that a library may hold while a convolution runs; 0 for other equations.
 
-    Every window, and copies of all arrays, as `libraries` reads it off a compiled module.
+    Counts every window and copies of all arrays, as `libraries` does for a compiled module.
     """
     if equation.primitive.name != "conv_general_dilated":
         return 0
@@ -47,11 +47,11 @@ def held_during(equation: JaxprEqn) -> int:
 
 
 class Turns:
-    """Whose turn it is, of equations that begin one after another.
+    """Makes equations begin one after another.
 
     Attributes:
-        waiting: The equations, by their indices.
-        after: A zero that is there once the last one has ended; 0 itself before the first.
+        waiting: The indices of these equations.
+        after: A zero that is available once the last one has ended; 0 itself before the first.
     """
 
     def __init__(self, waiting: Collection[int]) -> None:
@@ -59,14 +59,14 @@ class Turns:
         self.after: Any = np.int32(0)
 
     def begun(self, equation: int, operands: Sequence[Array]) -> list[Array]:
-        """The operands of an equation. The first one is there only when its turn has come."""
+        """The operands of `equation`; the first is available only when its turn comes."""
         if equation not in self.waiting or isinstance(self.after, np.int32):
             return [*operands]
         first, *others = operands
         return [_WAITING.bind(first, self.after), *others]
 
     def ended(self, equation: int, results: Iterable[Array]) -> None:
-        """Lets the next equation begin once these results are there."""
+        """Lets the next equation begin once `results` are available."""
         if equation in self.waiting:
             self.after = zero_after(results)
 
@@ -77,7 +77,7 @@ _WAITING.def_abstract_eval(lambda value, _: value)
 
 
 def _called(value: Array, after: Array) -> Array:
-    """`value` of a call that stays one: XLA for CPUs drops barriers."""
+    """`value`, from a call that is not inlined, because XLA for CPUs drops barriers."""
     made: Array
     with set_xla_metadata(inlineable="false"):
         made, _ = jax.jit(lambda *each: lax.optimization_barrier(each))(value, after)

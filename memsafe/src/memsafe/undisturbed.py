@@ -4,8 +4,8 @@ A planner makes many small objects and drops few in cycles. With the collector o
 decoder of 2,010 equations take 23.4 s and the process 1.1 GB; with it off, 17.9 s and 1.25 GB
 (2 cores, jax 0.10.2, 2026-11-28).
 
-jax has checked the program when it was traced: what a plan broadcasts, or holds while jax traces
-a rewritten program, is no fault of the user's.
+jax checked the program when it was traced. Broadcasts of a plan, and tracers that a plan holds
+while jax traces a rewritten program, are no fault of the user's.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ __all__ = ["undisturbed"]
 
 @contextmanager
 def undisturbed() -> Iterator[None]:
-    """Within, no garbage is collected, and neither ranks nor leaks are checked."""
+    """Within it, there is no garbage collection, and no check of rank promotion or tracer leaks."""
     was_on = gc.isenabled()
     gc.disable()
     try:

@@ -1,8 +1,8 @@
 """Passes over a flattened program that prepare it for splitting.
 
-Each takes a program and gives it `Rewritten`: the program, and one line for every change. Run
-`redundant` first: it lets the others see equal values as one. `euclidean_distances` changes
-rounding beyond the order of additions, so a user asks for it.
+Each pass takes a program and returns `Rewritten`: the new program and one line for each change. Run
+`redundant` first: it merges equal values, so that the other passes see them as one.
+`euclidean_distances` changes rounding beyond the order of additions, so it runs only on request.
 """
 
 from memsafe.rewrites.blocks import computed_in_blocks

@@ -1,11 +1,11 @@
 """Values that are cut along all their dimensions, computed in blocks.
 
-Of `k[:n, :n]`, `k[n:, n:]` and `k[:n, n:]`, of what their backward pass pads and adds, of a matrix
-put together from four: no loop over slices can run along a dimension past such a cut. Where a value
-has no dimension left to run along, one is given up: all that carries it is computed block by block
-between its cuts. What takes the value apart then takes blocks, and each block can be sliced along
-that dimension by itself. Values stay the same up to the order of additions, and none is computed
-twice.
+Cuts are, for example, the slices `k[:n, :n]`, `k[n:, n:]` and `k[:n, n:]`, the pads and sums of
+their backward pass, and a matrix put together from four. No loop over slices can run along a
+dimension past such a cut. If a value has no dimension left for a loop, one dimension is given up:
+all values that carry it are computed block by block, between its cuts. The equations that take the
+value apart then take blocks, and each block can be sliced along that dimension by itself. Values
+stay the same up to the order of additions, and no value is computed twice.
 """
 
 from __future__ import annotations
@@ -43,23 +43,23 @@ if TYPE_CHECKING:
 __all__ = ["computed_in_blocks"]
 
 _FEW = 16
-"""Slices along the dimensions without a cut that are too few to leave the others alone."""
+"""Maximum number of slices along dimensions without a cut, for a value to be put in blocks."""
 
 _LITTLE = 4
-"""What is so many times smaller than what is cut is kept whole, and read in blocks."""
+"""A value over this many times smaller than the cut value is kept whole, and read in blocks."""
 
 _MOST = 8
-"""The blocks of one value, for each is an equation of its own."""
+"""Maximum number of blocks of one value, because each block is an equation of its own."""
 
 _COPIED = 0.5
-"""The share of what is cut that may be kept, copied or added up again to have it in blocks."""
+"""Maximum share of the cut value's elements that blocks keep whole, copy or add up again."""
 
 _ROUNDS = 4
-"""How many dimensions of a value are given up, one after the other."""
+"""Maximum number of dimensions of a value that are given up, one after the other."""
 
 
 def computed_in_blocks(closed: ClosedJaxpr) -> Rewritten:
-    """`closed` with what is cut along all its dimensions computed block by block."""
+    """`closed` with values that are cut along all their dimensions computed block by block."""
     notes: list[str] = []
     for _ in range(_ROUNDS):
         found = _Program(closed).blocks()
@@ -81,7 +81,7 @@ class _Program:
         self.definition: dict[Var, int] = {}
         self.readers: dict[Var, list[int]] = defaultdict(list)
         self.cuts: dict[tuple[Var, int], dict[int, Cut]] = defaultdict(dict)
-        self.ends: set[tuple[Var, int, int]] = set()  # A part, its dimension, and what cuts it off.
+        self.ends: set[tuple[Var, int, int]] = set()  # A part, its dimension, index of its cut.
         self._cut: dict[tuple[Var, int], bool] = {}
         self._factors: dict[int, tuple[Factor, ...]] = {}
         for index, equation in enumerate(self.equations):
@@ -97,7 +97,7 @@ class _Program:
                 }
 
     def blocks(self) -> list[_Blocks]:
-        """Those of large values that are cut along all their dimensions; none overlap."""
+        """The blocks of large values that are cut along all their dimensions; no two overlap."""
         chosen: list[_Blocks] = []
         taken: set[int] = set()
         for whole in self._stuck():
@@ -110,7 +110,7 @@ class _Program:
         return chosen
 
     def _stuck(self) -> list[Var]:
-        """The values without a dimension for a loop, the largest first, and none that is little."""
+        """Large values without a dimension for a loop, largest first, without much smaller ones."""
         dims = defaultdict(set)
         for (whole, dim), cuts in self.cuts.items():
             if not all(cut.is_at_an_end for cut in cuts.values()):
@@ -120,7 +120,7 @@ class _Program:
         return [whole for whole in found if _LITTLE * size_of(whole) >= size_of(found[0])]
 
     def _uncut(self, whole: Var, cut: set[int]) -> int:
-        """How many slices can be made of `whole` along the dimensions without a cut on the way."""
+        """Maximum number of slices of `whole` along dimensions where a loop meets no cut."""
         sizes = shape_of(whole)
         others = [dim for dim in range(len(sizes)) if dim not in cut]
         most = math.prod(sizes[dim] for dim in others)
@@ -143,7 +143,7 @@ class _Program:
         yield from self.readers[value]
 
     def factor(self, index: int, value: Var, dim: int) -> Factor | None:
-        """The factor of an equation that an operand or a result carries along a dimension."""
+        """The factor that an equation's operand or result `value` carries along `dim`, or None."""
         if index not in self._factors:
             self._factors[index] = unshifted_factors_of(self.equations[index])
         equation = self.equations[index]
@@ -157,16 +157,16 @@ class _Program:
 
 @dataclass(slots=True, kw_only=True)
 class _Blocks:
-    """All that carries one dimension of a value, as far as it is not little beside it.
+    """The values and equations that carry one dimension of a value, up to much smaller values.
 
     Attributes:
-        program: Where it is from.
+        program: The program that computes the value.
         whole: The value.
         dim: Its dimension.
         axes: The dimension of each value that is read or made in blocks.
         factors: The factor of each equation that is computed in blocks.
         cuts: The equations that take such a value apart or put it together, by index.
-        ended: Whether such a value is itself a part of something along the dimension.
+        ended: Whether such a value is itself a part of another value along the dimension.
     """
 
     program: _Program
@@ -190,7 +190,7 @@ class _Blocks:
         return found
 
     def _take(self, index: int, value: Var) -> list[Var]:
-        """Takes in an equation that makes or reads `value`; what else carries the dimension."""
+        """Adds an equation that makes or reads `value`; returns other values with the dimension."""
         dim, program = self.axes[value], self.program
         if index in self.factors or index in self.cuts:
             return []
@@ -219,14 +219,14 @@ class _Blocks:
 
     @property
     def bounds(self) -> tuple[int, ...]:
-        """Where blocks begin, and the last one's end."""
+        """The indices where blocks begin, and the end of the last block."""
         edges = {0, shape_of(self.whole)[self.dim]}
         for cut in self.cuts.values():
             edges.update(edge for window in cut.windows for edge in (window.start, window.stop))
         return tuple(sorted(edges))
 
     def worthwhile(self) -> bool:
-        """Whether the blocks are few, and little is copied to have them."""
+        """Whether blocks are few, long enough for their factors, and need few elements copied."""
         bounds = self.bounds
         if not 2 < len(bounds) <= _MOST + 1:  # noqa: PLR2004 — two bounds are one block.
             return False
@@ -236,7 +236,7 @@ class _Blocks:
         return sum(self._copied(bounds)) <= _COPIED * size_of(self.whole)
 
     def _copied(self, bounds: Sequence[int]) -> Iterator[int]:
-        """The elements of each array that is kept whole, copied, or added up once more."""
+        """Number of elements of each array that is kept whole, copied, or added up once more."""
         program = self.program
         made = {out for index in self._making() for out in program.equations[index].outvars}
         for value in self.axes:
@@ -273,7 +273,7 @@ class _Blocks:
         return {*self.factors, *self.cuts}
 
     def changes(self) -> Iterator[tuple[int, Change]]:
-        """Another way to compute each of them."""
+        """A change for each equation that makes or reads blocks, by index."""
         making = _Making(blocks=self, bounds=self.bounds)
         for index in self.equations:
             note = self._note() if index == min(self.cuts) else ""
@@ -287,12 +287,12 @@ class _Blocks:
 
 @dataclass(slots=True, kw_only=True)
 class _Making:
-    """Blocks while they are made.
+    """The blocks that are made while the changed program is traced.
 
     Attributes:
-        blocks: What is computed in blocks.
-        bounds: Where blocks begin, and the last one's end.
-        made: The blocks of a value along a dimension.
+        blocks: The values and equations that are computed in blocks.
+        bounds: The indices where blocks begin, and the end of the last block.
+        made: The blocks made so far, by value and dimension.
     """
 
     blocks: _Blocks
@@ -306,7 +306,7 @@ class _Making:
         return [Piece(start=at, length=n) for at, n in zip(starts, lengths, strict=False)]
 
     def computed(self, index: int, read: Read) -> Sequence[Array]:
-        """The results of an equation; what is made in blocks is put together for who reads it."""
+        """The results of an equation; blocks are also put together, for readers of whole values."""
         equation = self.blocks.program.equations[index]
         if index in self.blocks.factors:
             return self._by_factor(equation, self.blocks.factors[index], read)
@@ -350,7 +350,7 @@ class _Making:
         return lax.concatenate(blocks, dim)
 
     def _blocks_of(self, atom: Atom, axis: Axis | None, read: Read) -> Sequence[Array]:
-        """A value once for each block: the block of it, or all of it where it has none."""
+        """For each block, its part of a value, or the whole value if `axis` is None."""
         if axis is None:
             return [read(atom)] * len(self.pieces)
         if isinstance(atom, Literal):

@@ -1,9 +1,9 @@
-"""Pairs of branches: a `cond` keeps values that only another `cond`, of the same branch, reads.
+"""Pairs of `cond`s that take the same branch: one keeps values that only the other reads.
 
-The derivative of a `cond` is such a second one. Where it computes the first one's branch again, it
-needs nothing of it but its operands, as with `jax.checkpoint` on the branch. What a loop in that
-branch keeps of every step is then made and read in one program, in which the loop can be cut into
-segments.
+The derivative of a `cond` is such a second `cond`. If it computes the branch of the first again, it
+needs only the operands of the first, as with `jax.checkpoint` on the branch. Values that a loop in
+that branch keeps of every step are then made and read in one program, in which the loop can be cut
+into segments.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 __all__ = ["branches_again"]
 
 _OF_A_NUMBER = frozenset(("clamp", "convert_element_type"))
-"""What jax makes the number of a branch with."""
+"""Primitives by which JAX computes the number of a branch."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,8 +42,8 @@ class _Pair:
     Attributes:
         first: The one that keeps values.
         second: The one that reads them; nothing else does.
-        kept: By their places among the operands of the second: their places among the results of
-            the first.
+        kept: For each kept value, its place among the operands of the second → its place among
+            the results of the first.
     """
 
     first: JaxprEqn
@@ -67,13 +67,13 @@ class _Pair:
 
 
 def branches_again(closed: ClosedJaxpr) -> ClosedJaxpr:
-    """`closed` where second branches compute the first ones again; itself if there are no pairs."""
+    """`closed` with second `cond`s that compute the first ones again; itself if there are none."""
     again = {at: pair.results for at, pair in _pairs(closed)}
     return retraced(closed, again) if again else closed
 
 
 def _pairs(closed: ClosedJaxpr) -> Iterator[tuple[int, _Pair]]:
-    """The pairs, by the index of the second."""
+    """The pairs, each with the index of its second equation."""
     equations = closed.jaxpr.eqns
     readers = Counter(atom for each in equations for atom in set(_variables(each.invars)))
     readers.update(_variables(closed.jaxpr.outvars))
@@ -98,7 +98,7 @@ def _pairs(closed: ClosedJaxpr) -> Iterator[tuple[int, _Pair]]:
 
 
 def _take_one_branch(first: JaxprEqn, second: JaxprEqn, makers: _Makers) -> bool:
-    """Whether two equations choose a branch by one number."""
+    """Whether two equations are `cond`s that choose a branch by the same number."""
     are_choices = all(
         each.primitive.name == "cond" and not has_effects(each) and not draws_anew(each)
         for each in (first, second)
@@ -107,7 +107,7 @@ def _take_one_branch(first: JaxprEqn, second: JaxprEqn, makers: _Makers) -> bool
 
 
 def _is_same(one: object, other: object, makers: _Makers) -> bool:
-    """Whether two numbers are one; jax makes each choice's number anew of a truth value."""
+    """Whether two numbers are equal. JAX computes the number of each `cond` anew from a boolean."""
     if isinstance(one, Literal) and isinstance(other, Literal):
         return bool(one.val == other.val)
     if one is other or not (isinstance(one, Var) and isinstance(other, Var)):

@@ -1,9 +1,10 @@
-"""Results of loops and branches that no slice makes, computed by a loop or branch of their own.
+"""Results of loops and branches that are not sliced, computed by a loop or branch of their own.
 
-JAX hands on with what it keeps of a branch the weights that the branch reads, and a loop that
-carries activations may carry a counter: the same for every slice of the others. The gradient of a
-branch gives those of its input, which are sliced, and those of its weights, which are sums over all
-slices. Together, nothing that comes of the sliced ones could be sliced with them.
+Some results are equal for all slices of the others. JAX returns the weights that a branch reads,
+together with the values that it keeps of the branch. A loop that carries activations may carry a
+counter. Other results are sums over all slices: the gradient of a branch gives gradients of its
+input, which are sliced, and of its weights, which are such sums. While one equation makes both, no
+equation that reads the sliced results can be sliced with them.
 """
 
 from __future__ import annotations
@@ -26,12 +27,12 @@ __all__ = ["bystanders_apart", "sums_apart"]
 
 
 def bystanders_apart(closed: ClosedJaxpr) -> Rewritten:
-    """`closed` with what is the same for every slice computed apart: little work."""
+    """`closed` with results that are equal for all slices computed apart, which is little work."""
     return _apart(closed, WHOLE, "since no slice changes it")
 
 
 def sums_apart(closed: ClosedJaxpr) -> Rewritten:
-    """`closed` with what is summed over slices computed apart: its operands a second time."""
+    """`closed` with sums over slices computed apart, and their operands a second time."""
     return _apart(closed, SUMMED, "since it is summed over slices of the rest")
 
 
@@ -48,7 +49,7 @@ def _apart(closed: ClosedJaxpr, kind: Kind, why: str) -> Rewritten:
 
 def _replacement(equation: JaxprEqn, apart: frozenset[int]) -> Replacement:
     def replacement(read: Read) -> list[Array]:
-        """Each of the two keeps only what makes its own results."""
+        """The results of two copies; each copy keeps only the equations for its own results."""
         operands = [read(atom) for atom in equation.invars]
         sliced, others = bind(equation, operands), bind(equation, operands)
         return [others[at] if at in apart else each for at, each in enumerate(sliced)]

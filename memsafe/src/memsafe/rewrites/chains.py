@@ -1,8 +1,8 @@
 """Products of several matrices in the cheapest order.
 
 `(a @ b) @ v` costs a matrix product where `a @ (b @ v)` costs two matrix-vector products. A
-matrix here is an array whose dimensions fall in three groups: those of the batch, of the rows and
-of the columns, each of any number; so a vector is a matrix with no dimension for its columns.
+matrix here is an array whose dimensions form three groups: batch, rows and columns. Each group has
+any number of dimensions, so a vector is a matrix without dimensions for columns.
 """
 
 from __future__ import annotations
@@ -35,10 +35,10 @@ if TYPE_CHECKING:
 __all__ = ["matrix_chains"]
 
 _LONGEST = 32
-"""Matrices in one chain: the search for an order takes the cube of it. Longer ones are cut."""
+"""Maximum number of matrices in a chain: the search takes the cube of it. Longer ones are cut."""
 
 _WORTH = 0.9
-"""The part of the written order's flops that a new order may cost at most."""
+"""A new order must cost fewer flops than this share of those of the written order."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,7 +72,7 @@ class _Chain:
         root: The equation that gives the whole product.
         matrices: The factors from left to right.
         written: The matrices in the order of their products, as text.
-        flops: Of the products as written.
+        flops: Operations of the products as written.
         inner: The equations of the inner products.
     """
 
@@ -109,10 +109,10 @@ class _Chain:
 
 
 def matrix_chains(closed: ClosedJaxpr) -> Rewritten:
-    """Every chain of matrix products in the order of the fewest flops, if that is worth it.
+    """`closed` with chains of matrix products in the order of fewest flops, if that saves enough.
 
-    Only products whose inner results have no other use are reordered, all of one type and
-    precision. A result rounds as another order of additions does.
+    Only products of one type and precision are reordered, and only if their inner results have no
+    other use. Rounding changes as with another order of additions.
     """
     definitions = Definitions.of(closed.jaxpr)
     changes: dict[int, Change] = {}
@@ -186,7 +186,7 @@ def _chain(root: JaxprEqn, definitions: Definitions) -> _Chain:
 def _factors(
     matrix: _Matrix, root: JaxprEqn, definitions: Definitions
 ) -> tuple[JaxprEqn, _Matrix, _Matrix] | None:
-    """The product that `matrix` is, and its two factors; None where it is to be read whole."""
+    """The product that gives `matrix`, and its factors; None if the chain reads `matrix` whole."""
     seen, equation = matrix, definitions.equation(matrix.atom)
     while equation is not root:
         if equation is None or not definitions.used_once(seen.atom):
@@ -202,7 +202,7 @@ def _factors(
 
 
 def _operands(equation: JaxprEqn, seen: _Matrix) -> tuple[_Matrix, _Matrix] | None:
-    """The left and the right factor of a product that is seen as `seen`, maybe transposed."""
+    """The left and the right factor of a product whose result, maybe transposed, is `seen`."""
     (left_inner, right_inner), (left_batch, right_batch) = equation.params["dimension_numbers"]
     left, right = equation.invars
     left_free = _others(left, (*left_inner, *left_batch))
@@ -296,7 +296,8 @@ def _others(atom: Var | Literal, dims: Sequence[int]) -> Dims:
 def _is_product(equation: JaxprEqn) -> bool:
     """Whether `equation` multiplies arrays of one type into the same type.
 
-    In another order, sums may be larger, and half precision ends at 65,504.
+    Types with a smaller range than float32 are excluded: in another order, sums may be larger, and
+    half precision ends at 65,504.
     """
     if equation.primitive.name != "dot_general" or equation.params.get("out_sharding") is not None:
         return False

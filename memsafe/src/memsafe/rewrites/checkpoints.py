@@ -1,12 +1,13 @@
-"""What a loop keeps for its derivative, kept of some steps only and computed again for the others.
+"""Loops that keep values of some steps only for their gradient, and compute the others again.
 
-The gradient of a `scan` is a second scan, in reverse, over what the first one kept of every step.
-Here the steps are cut into segments. The first loop keeps the carry at the start of each segment,
-and all that the second one reads of the last segment. The second one computes each earlier segment
-again from its carry before it goes back over it. Of T steps with segments of √T, both take 2 √T
-rows in place of T, for one more computation of the steps (Chen et al. 2016, "Training deep nets
-with sublinear memory cost", section 4.1). A segment is such a pair of loops itself and is cut
-again at the next level: 3 ∛T rows for two more computations (Griewank and Walther 2000, section 2).
+The gradient of a `scan` is a second scan, in reverse, over the values that the first one keeps of
+every step. Here the steps are cut into segments. The first loop keeps the carry at the start of
+each segment, and all values that the second loop reads of the last segment. The second loop
+computes each earlier segment again from its carry before it goes back over that segment. For T
+steps in segments of √T, the loops keep 2 √T rows instead of T and compute the steps once more (Chen
+et al. 2016, "Training deep nets with sublinear memory cost", section 4.1). A segment is itself such
+a pair of loops, and the next level cuts it again: 3 ∛T rows for two more computations (Griewank and
+Walther 2000, section 2).
 """
 
 from __future__ import annotations
@@ -46,27 +47,27 @@ if TYPE_CHECKING:
 __all__ = ["checkpointed_loops", "has_loops_to_cut", "segmented_loops"]
 
 _FEWEST = 4
-"""Loops of fewer steps are left: √4 segments of √4 steps keep as many rows."""
+"""Minimum steps of a loop to cut: √4 segments of √4 steps keep as many rows as the loop."""
 
 
 def checkpointed_loops(closed: ClosedJaxpr, levels: int = 1, share: float = 0.0) -> Rewritten:
-    """`closed` with loops that compute what they keep for derivatives again, `levels` times.
+    """`closed` with loops that compute kept values again for their gradients, up to `levels` times.
 
-    With one level they keep about `share` of it, if segments of some length keep so little;
-    otherwise as little as they can. The bodies of loops are programs of their own.
+    With one level, they keep about `share` of the bytes if some length of segments allows it, and
+    as few as possible otherwise. Bodies of loops are cut as programs of their own.
     """
     again = "once more" if levels == 1 else f"up to {levels} times more"
     first = _once(closed, partial(_length, levels=levels, share=share), again)
     if levels == 1 or not first.notes:
         return first
-    # Its notes would name the loops of single segments.
+    # The notes of the next levels would name the loops of single segments.
     return replace(first, program=checkpointed_loops(first.program, levels - 1).program)
 
 
 def has_loops_to_cut(closed: ClosedJaxpr) -> bool:
-    """Whether `checkpointed_loops` may cut a loop, those of branches computed again apart.
+    """Whether `checkpointed_loops` may cut a loop, not counting pairs that `branches_again` makes.
 
-    Nothing is traced for the answer.
+    Traces nothing.
     """
     if any(pair.steps >= _FEWEST for pair in loop_pairs(closed)):
         return True
@@ -98,7 +99,7 @@ def _once(closed: ClosedJaxpr, choose: _Choose, again: str) -> Rewritten:
 
 
 def _inside(closed: ClosedJaxpr, choose: _Choose, again: str) -> tuple[ClosedJaxpr, list[str]]:
-    """The same of the programs that its equations run."""
+    """`closed` with the programs that its equations run rewritten by `_once`, and the notes."""
     notes: list[str] = []
 
     def once(body: ClosedJaxpr) -> ClosedJaxpr:
@@ -123,14 +124,14 @@ class _Cut:
 
     @property
     def segments(self) -> int:
-        """The segments before the last, which has the steps that are left."""
+        """Number of segments before the last, which has the remaining steps."""
         return self.pair.steps // self.length - 1
 
 
 def _cuts(closed: ClosedJaxpr, choose: _Choose) -> list[_Cut]:
-    """The pairs of loops that keep less in segments; a loop of several pairs, where it keeps most.
+    """The pairs of loops that keep less in segments; of pairs that share a loop, the largest.
 
-    In segments, a loop no longer makes the stacks that another pair of it would read.
+    A loop in segments no longer makes the stacks that its other pairs would read.
     """
     taken: set[int] = set()
     found = []
@@ -147,14 +148,14 @@ def _cuts(closed: ClosedJaxpr, choose: _Choose) -> list[_Cut]:
 
 
 def _length(steps: int, row: float, carry: float, levels: int, share: float) -> int:
-    """The steps of a segment: the longest that keeps the share, or what keeps the least.
+    """The steps of the longest segment that keeps at most `share`, or of the one that keeps least.
 
     0 if no segments keep less than all steps do.
     """
 
     @cache
     def least(steps: int, levels: int) -> float:
-        """Bytes of rows and carries kept at once; a step makes its row beside the stack of all."""
+        """Bytes of rows and carries kept at once: the stack of all rows, and the row of a step."""
         if levels == 0 or steps < _FEWEST:
             return (steps + (steps > 1)) * row
         return min(kept(steps, length, levels) for length in _lengths(steps))
@@ -171,7 +172,7 @@ def _length(steps: int, row: float, carry: float, levels: int, share: float) -> 
 
 
 def _of_length(length: int, steps: int, row: float, carry: float) -> int:
-    """`length`, if carries and rows of it are less than rows of all steps; else 0."""
+    """`length` if its carries and rows take fewer bytes than the rows of all steps, else 0."""
     segments = steps // length - 1
     left = steps - segments * length
     return length if segments > 1 and segments * carry + left * row < steps * row else 0
@@ -180,13 +181,14 @@ def _of_length(length: int, steps: int, row: float, carry: float) -> int:
 def _lengths(steps: int) -> list[int]:
     """The lengths of segments to choose from: the longest for each number of segments.
 
-    Of two, the first is computed again while the second is still kept: XLA unrolls a loop over one.
+    There are at least three segments. With two, the loop over all but the last has one step, and
+    XLA unrolls it: the first segment is computed again while the second is still kept.
     """
     return sorted({steps // count for count in range(3, steps + 1)})
 
 
 class _Segments:
-    """The two loops of a pair in segments: `forward` is traced first and leaves the carries."""
+    """The two loops of a pair in segments. `forward` is traced first and stores the carries."""
 
     def __init__(self, cut: _Cut) -> None:
         self.cut, self.pair = cut, cut.pair
@@ -199,7 +201,7 @@ class _Segments:
         self.last: list[Array] = []
 
     def forward(self, read: Read) -> list[Array]:
-        """The results of the first loop; in place of what was kept, zeros that nobody reads."""
+        """The results of the first loop, with zeros that nobody reads in place of kept stacks."""
         operands = [read(atom) for atom in self.one.operands]
         self.constants = operands[: self.one.constants]
         self.rows = operands[self.one.before :]
@@ -281,7 +283,7 @@ class _Segments:
         state: _Carry,
         numbers: Array,
     ) -> tuple[_Carry, list[Array]]:
-        """The steps of these numbers: the carry, and the stacks of rows; of one step its rows.
+        """The carry after these steps, and the stacks of their rows; for one step, the rows.
 
         XLA unrolls a loop of one step. Rows that nobody stacks can be computed where they are read.
         """

@@ -1,20 +1,21 @@
 """Convolutions with their dimensions in the order that XLA's CPU compiler computes fast in loops.
 
-The compiler hands a convolution to a library if images are ordered as batch, space, features and
+The compiler passes a convolution to a library if images are ordered as batch, space, features and
 kernels as space, input features, output features. It transposes others only outside of loops (its
 pass `ConvCanonicalization` is for top-level convolutions, jax-ml/jax#12868). JAX's derivatives of
 convolutions have other orders, so in a loop over slices XLA's own loops compute them, slowly.
 
-Times in a loop over the order as written, of kernels and images of 3 × 3, 1 × 1 and strides of 2:
-0.05 to 0.25 in f32 and bf16, 0.06 to 0.97 in f64; in three dimensions and of transposed ones 0.3 to
-0.8, in f64 up to 1.11. Outside of loops 0.7 to 1.7, for XLA does the same there. Derivatives by
-images with a kernel for each feature take 1.8 times as long, so groups of features are left alone
-(2 cores, jax 0.10.2, 2026-11-27).
+Times in a loop, relative to the order as written, of kernels and images of 3 × 3, 1 × 1 and strides
+of 2: 0.05 to 0.25 in f32 and bf16, 0.06 to 0.97 in f64. For convolutions in three dimensions and
+transposed convolutions: 0.3 to 0.8, in f64 up to 1.11. Outside of loops: 0.7 to 1.7, because XLA
+transposes them there itself. Derivatives by images with a kernel for each feature take 1.8 times as
+long, so convolutions with groups of features are not changed (2 cores, jax 0.10.2, 2026-11-27).
 
-Derivatives by their kernels are convolutions with groups of images. They get another dimension of
-space, along which the images of a group lie, and groups of features. In a loop over 8 images of
-64 × 64 × 32, with a kernel of 7 × 7 for each feature, that takes 0.14 times the time as written;
-outside of a loop 1.6 times (f32, 2 cores, jax 0.10.2, 2026-11-29).
+Derivatives by the kernels of these are convolutions with groups of images. They get groups of
+features instead, and one more dimension of space, which holds their input features: the images of
+the convolution that is differentiated. In a loop over 8 images of 64 × 64 × 32, with a kernel of 7
+× 7 for each feature, that takes 0.14 times the time as written; outside of a loop 1.6 times (f32, 2
+cores, jax 0.10.2, 2026-11-29).
 """
 
 from __future__ import annotations
@@ -39,11 +40,11 @@ if TYPE_CHECKING:
 __all__ = ["ordered_convolutions"]
 
 _MOST_SPACE = 3
-"""The dimensions of space that the library takes."""
+"""Maximum number of dimensions of space that the library takes."""
 
 
 def ordered_convolutions(closed: ClosedJaxpr) -> Rewritten:
-    """`closed` with operands and results of convolutions transposed; sums may be rounded anew."""
+    """`closed` with operands and results of convolutions transposed; sums may round differently."""
     changes = {}
     for index, equation in enumerate(closed.jaxpr.eqns):
         if _is_out_of_order(equation):
@@ -65,12 +66,12 @@ def _is_out_of_order(equation: JaxprEqn) -> bool:
 
 
 def _order(equation: JaxprEqn) -> lax.ConvDimensionNumbers:
-    """Of a convolution of that rank."""
+    """The order that the library takes, for a convolution of the equation's rank."""
     return _order_of(len(equation.params["dimension_numbers"].lhs_spec))
 
 
 def _order_of(rank: int) -> lax.ConvDimensionNumbers:
-    """Batch, space, features; space, input features, output features; batch, space, features."""
+    """Images and results: batch, space, features. Kernels: space, input and output features."""
     image = (0, rank - 1, *range(1, rank - 1))
     return lax.ConvDimensionNumbers(image, (rank - 1, rank - 2, *range(rank - 2)), image)
 
@@ -85,9 +86,9 @@ def _has_groups_of_images(equation: JaxprEqn) -> bool:
 
 
 def _in_space(equation: JaxprEqn, read: Read) -> list[Array]:
-    """The same with groups of features for groups of images.
+    """The result of the convolution, computed with groups of features, not groups of images.
 
-    A group of images becomes one input feature, an input feature an index of space.
+    A group of images becomes one input feature, and an input feature becomes an index of space.
     """
     params = equation.params
     asked, groups = params["dimension_numbers"], params["batch_group_count"]
@@ -119,7 +120,7 @@ def _ordered(equation: JaxprEqn, read: Read) -> list[Array]:
 
 
 def _transposed(array: Array, before: Sequence[int], after: Sequence[int]) -> Array:
-    """`array`, whose dimensions `before` lie at `after`."""
+    """`array`, transposed so that its dimensions `before` become the dimensions `after`."""
     places = dict(zip(after, before, strict=True))
     order = [places[dim] for dim in range(array.ndim)]
     return array if order == sorted(order) else lax.transpose(array, order)

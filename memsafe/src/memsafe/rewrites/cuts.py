@@ -1,8 +1,8 @@
 """Equations that take a dimension of a value apart, or put it together.
 
 A slice, a split, a pad (which may crop) and a concatenation have a *whole* on one side and *parts*
-of it on the other, each at a window of indices. A loop over slices of the whole cannot go on across
-a cut: its parts have other indices, and fewer.
+of it on the other, each at a window of indices. A loop over slices of the whole cannot continue
+across a cut, because the parts have other indices, and fewer.
 """
 
 from __future__ import annotations
@@ -28,11 +28,12 @@ if TYPE_CHECKING:
 __all__ = ["Cut", "Window", "cuts_of"]
 
 _LITTLE = 20
-"""A border of so small a part of its dimension is little: a halo is as long, and computed twice.
+"""A border is small if it is at least this many times shorter than its dimension.
 
-The gradient of three convolutions, each after a pad, at an eighth of its memory takes 1.21 times
-its operations with halos and 4.13 in blocks where the border is 1/98, 1.31 and 1.41 where it is
-1/26, 1.34 and 1.04 where it is 1/18 (96 × 90, jax 0.10.2, 2026-11-29).
+A halo is as long as the border, and is computed twice. The gradient of three convolutions, each
+after a pad, at an eighth of its memory takes 1.21 times its operations with halos and 4.13 times in
+blocks where the border is 1/98 of the dimension. Where the border is 1/26, it takes 1.31 and 1.41
+times, where it is 1/18, 1.34 and 1.04 times (96 × 90, jax 0.10.2, 2026-11-29).
 """
 
 
@@ -52,8 +53,8 @@ class Cut:
         equation: The equation.
         whole: The value.
         dim: Its dimension.
-        windows: The parts, in the order of the equation's operands or results, and none that is
-            empty. A pad has one, and its padding around that.
+        windows: The parts that are not empty, in the order of the equation's operands or results.
+            A pad has one part, with the padding around it.
     """
 
     equation: JaxprEqn
@@ -68,9 +69,9 @@ class Cut:
 
     @property
     def is_at_an_end(self) -> bool:
-        """Whether it cuts off, or adds, so little at the ends that a loop goes on with a halo.
+        """Whether it cuts off, or adds, so little at the ends that a loop continues with a halo.
 
-        No loop goes on across a split, whose parts are results of one equation.
+        No loop continues across a split, because its parts are results of one equation.
         """
         if self.equation.primitive.name == "split":
             return False
@@ -79,7 +80,7 @@ class Cut:
         return all(_LITTLE * min(edge, size - edge) <= size for edge in edges)
 
     def block(self, read: Read, start: int, stop: int) -> Array:
-        """The whole from `start` up to `stop` of the dimension, where no window begins or ends."""
+        """The block of the whole from `start` up to `stop`; no window begins or ends inside it."""
         for part, first, last in self.windows:
             if first <= start and stop <= last:
                 inside = read(part)
@@ -91,9 +92,9 @@ class Cut:
         return lax.broadcast(read(self.equation.invars[1]), shape)
 
     def parts(self, read: Read, blocks: Sequence[Array], bounds: Sequence[int]) -> list[Array]:
-        """The results, of an equation that takes the whole apart, from its blocks.
+        """The results of an equation that takes the whole apart, made from blocks of the whole.
 
-        `bounds` are the indices where blocks begin, and the last one's end.
+        `bounds` are the indices where blocks begin, and the end of the last block.
         """
         spans = list(zip(blocks, bounds[:-1], bounds[1:], strict=True))
         found = []
@@ -104,7 +105,7 @@ class Cut:
         return found
 
     def _elsewhere(self, read: Read, along: Array) -> Array:
-        """What the equation does along its other dimensions, done to a block or a part."""
+        """A block or a part, with the equation applied along its other dimensions."""
         params = self.equation.params
         match self.equation.primitive.name:
             case "slice":
@@ -156,7 +157,7 @@ def _of_concatenation(equation: JaxprEqn) -> list[Cut]:
 
 
 def _of_pad(equation: JaxprEqn) -> list[Cut]:
-    """A cut wherever it pads, and wherever it crops, which padding by less than nothing is."""
+    """A cut for each dimension that is padded, or cropped by negative padding."""
     (padded,), (operand, _) = equation.outvars, equation.invars
     assert isinstance(operand, Var)
     found = []

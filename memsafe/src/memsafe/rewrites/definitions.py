@@ -43,14 +43,14 @@ class Definitions:
         return None if isinstance(atom, Literal) else self.equations.get(atom)
 
     def uniform(self, atom: Var | Literal) -> Literal | None:
-        """The number that is everywhere in `atom`, or None."""
+        """The number that all elements of `atom` equal, or None."""
         equation = self.equation(atom)
         if equation is not None and equation.primitive.name == "broadcast_in_dim":
             atom = equation.invars[0]
         return atom if isinstance(atom, Literal) and shape_of(atom) == () else None
 
     def used_once(self, atom: Var | Literal) -> bool:
-        """Whether nothing but one operand reads `atom`."""
+        """Whether exactly one operand or output reads `atom`."""
         return not isinstance(atom, Literal) and self.uses[atom] == 1
 
 

@@ -1,10 +1,11 @@
-"""A value that is reduced to its extremes along several dimensions, made once for each.
+"""Values whose maximum or minimum is taken along several dimensions, computed once for each.
 
-The derivative of a maximum or minimum asks which values equal it, and must see the same bits: so it
-has to be in the loop that found it. Where distances are reduced both ways, as a Chamfer loss does,
-no loop does that for both, and they stay whole. Made twice, with a derivative each, every one has a
-loop of its own; their derivatives are added up at the end, as all between is linear in them. That
-is work for memory, so it is done where nothing else keeps the budget.
+The derivative of a maximum or minimum asks which elements equal it, and must see the same bits. So
+it has to be in the loop that finds the maximum. If distances are reduced in both directions, as in
+a Chamfer loss, no loop can do that for both, and the distances stay whole. Here they are computed
+twice, and each copy has its own derivative and its own loop. The derivatives are added at the end,
+because all equations between are linear in them. This trades work for memory, so it is done only if
+nothing else keeps the budget.
 """
 
 from __future__ import annotations
@@ -46,19 +47,19 @@ _MOVES = ("broadcast_in_dim", "convert_element_type", "copy", "reshape", "squeez
 _SUMS = ("add", "add_any", "sub")
 
 _LINEAR = frozenset((*_MOVES, "cumsum", "neg", "reduce_sum", "rev", "slice", "transpose"))
-"""Primitives of one operand that give the sum of two operands the sum of both results."""
+"""Linear primitives of one operand: the result of a sum is the sum of the results."""
 
 _PRODUCTS = ("mul", "dot_general")
 
 _LITTLE = 4
-"""What is so many times smaller than the value is made once, and kept."""
+"""Values at least this many times smaller than the reduced value are computed once and kept."""
 
 _MOST = 8
-"""How many values of one program are made so."""
+"""Maximum number of values of one program that are computed once for each direction."""
 
 
 def one_direction_each(closed: ClosedJaxpr) -> Rewritten:
-    """`closed` with what is reduced to its extremes in several directions made for each apart."""
+    """`closed` with values that have extremes in several directions computed once for each."""
     notes: list[str] = []
     for _ in range(_MOST):
         found = next(_directions(closed), None)
@@ -71,11 +72,11 @@ def one_direction_each(closed: ClosedJaxpr) -> Rewritten:
 
 
 class _Entangled(Exception):
-    """The derivatives of two directions are not added up, but multiplied, or something else."""
+    """The derivatives of two directions are not added, but multiplied or combined otherwise."""
 
 
 def _directions(closed: ClosedJaxpr) -> Iterator[_Directions]:
-    """The values that can be made for each direction apart, the largest first."""
+    """The values that can be computed once for each direction, the largest first."""
     definitions = Definitions.of(closed.jaxpr)
     reductions: dict[Var, dict[tuple[int, ...], list[int]]] = defaultdict(lambda: defaultdict(list))
     for index, equation in enumerate(closed.jaxpr.eqns):
@@ -99,7 +100,7 @@ def _directions(closed: ClosedJaxpr) -> Iterator[_Directions]:
 
 
 def _is_made(atom: Atom, definitions: Definitions) -> bool:
-    """Whether an equation makes it that can be computed in slices, and so again."""
+    """Whether the equation that makes `atom` can be computed in slices, and so again."""
     equation = definitions.equation(atom)
     if equation is None or equation.effects or sub_jaxprs_of(equation):
         return False
@@ -108,20 +109,20 @@ def _is_made(atom: Atom, definitions: Definitions) -> bool:
 
 @dataclass(slots=True, kw_only=True)
 class _Directions:
-    """A value, and all that depends on which of its elements are extremes.
+    """A value, and the equations that depend on which of its elements are extremes.
 
-    A direction has a number. What is made for the first that is compared is what the program has.
+    A direction has a number. For the first one that is compared, the program's values are used.
 
     Attributes:
         closed: The program.
-        definitions: Its definitions.
-        places: The indices of the equations that make its values.
+        definitions: The definitions of the program.
+        places: The index of the equation that makes each of the program's values.
         value: The value.
-        reductions: The equations that reduce it, for each direction.
+        reductions: The indices of the equations that reduce the value, for each direction.
         compared: The direction of each equation that compares the value with its extremes.
         behind: The directions whose comparisons a large value depends on.
-        sinks: The equations that make something little of such values.
-        made: What was made of an equation for one direction.
+        sinks: The equations that compute small results from such values.
+        made: The results of an equation for one direction, by index and direction.
     """
 
     closed: ClosedJaxpr
@@ -135,7 +136,7 @@ class _Directions:
     made: dict[tuple[int, int], list[Array]] = field(default_factory=dict)
 
     def follow(self) -> None:
-        """Finds what depends on comparisons; raises _Entangled where that is no sum."""
+        """Finds what depends on comparisons; raises _Entangled if it is no sum over directions."""
         for index, equation in enumerate(self.closed.jaxpr.eqns):
             direction = self._compared(equation)
             if direction is not None:
@@ -157,7 +158,7 @@ class _Directions:
     def _compared(self, equation: JaxprEqn) -> int | None:
         """The direction whose extremes an equation compares the value with, or None.
 
-        Raises _Entangled where it does something else with both, which may hang on a bit as well.
+        Raises _Entangled if it does something else with both, which may depend on a bit as well.
         """
         if self.value not in equation.invars:
             return None
@@ -167,7 +168,7 @@ class _Directions:
         return next(iter(found), None)
 
     def _extremes(self, atom: Atom) -> int | None:
-        """The direction whose extremes a value is, or None."""
+        """The direction whose extremes `atom` holds, or None."""
         source = self.definitions.equation(atom)
         while source is not None and source.primitive.name in _MOVES:
             source = self.definitions.equation(source.invars[0])
@@ -183,11 +184,11 @@ class _Directions:
         return frozenset[int]().union(*(self._of(atom) for atom in equation.invars))
 
     def _of(self, atom: Atom) -> frozenset[int]:
-        """The directions that a value is a sum over; none where it is the same for all."""
+        """The directions that a value is a sum over; empty if the value is the same for all."""
         return frozenset() if isinstance(atom, Literal) else self.behind.get(atom, frozenset())
 
     def _is_sum(self, equation: JaxprEqn, behind: frozenset[int]) -> bool:
-        """Whether what an equation gives is the sum of what it gives for each direction."""
+        """Whether the result of an equation is the sum of its results for each direction."""
         name, operands = equation.primitive.name, equation.invars
         parts = [bool(self._of(atom)) for atom in operands]
         if len(behind) == 1:
@@ -216,7 +217,7 @@ class _Directions:
         return sorted(set(self.compared.values()))
 
     def changes(self) -> Iterator[tuple[int, Change]]:
-        """Another way to compute the little that is made of the value, by index."""
+        """Changes to the sinks, and to the reductions of all directions but the first, by index."""
         _, *others = self.directions
         apart = {index: [each] for each in others for index in self.reductions[each]}
         for index in self.sinks:
@@ -242,13 +243,13 @@ class _Directions:
             operands = [self._read(atom, direction, read) for atom in equation.invars]
             behind = self._behind(equation)
             if equation.primitive.name in _SUMS and len(behind) > 1 and direction != min(behind):
-                for at, atom in enumerate(equation.invars):  # What is for all counts once.
+                for at, atom in enumerate(equation.invars):  # Shared operands count once.
                     operands[at] = operands[at] if self._of(atom) else _zeros(atom)
             self.made[index, direction] = bind(equation, operands)
         return self.made[index, direction]
 
     def _read(self, atom: Atom, direction: int, read: Read) -> Array:
-        """A value as it is for one direction."""
+        """The array that `atom` is for one direction."""
         of = self._of(atom)
         if of and direction not in of:
             return _zeros(atom)

@@ -1,9 +1,9 @@
 """Squared Euclidean distances by one matrix product: |x|² + |y|² − 2xy.
 
-`sum((x[:, None] - y[None]) ** 2, -1)` does its work on every coordinate of every pair; the same
-by a product runs on matrix units. It rounds otherwise: where x and y are close the result has an
+`sum((x[:, None] - y[None]) ** 2, -1)` does its work on every coordinate of every pair; a product
+runs on matrix units. The product rounds differently: where x and y are close, the result has an
 absolute error in the order of |x|² times the type's precision, and an infinite coordinate gives
-NaN. Hence it is asked for, and never done for types of 16 bits.
+NaN. Hence this rewrite is done only on request, and never for types of 16 bits.
 """
 
 from __future__ import annotations
@@ -40,7 +40,8 @@ class _Points:
 
     Attributes:
         atom: The array.
-        carried: For each of its dimensions, that of the difference; None where its size is one.
+        carried: For each dimension of the array, the dimension of the difference that it becomes;
+            None if its size is one.
     """
 
     atom: Var
@@ -65,7 +66,7 @@ class _Distance:
         left: The one set.
         right: The other.
         summed: The dimensions of the difference that are summed over.
-        kept: The others, in the order of the result.
+        kept: The other dimensions, in the order of the result.
         shape: The shape of the difference.
     """
 
@@ -76,7 +77,7 @@ class _Distance:
     shape: Dims
 
     def outer(self) -> bool:
-        """Whether it pairs points: each side has a dimension of its own, and both all summed."""
+        """Whether points are paired: each set has its own dimension, and both have all summed."""
         left, right = set(self.left.dims()), set(self.right.dims())
         wide = {dim for dim, size in enumerate(self.shape) if size != 1}
         summed = self.summed & wide
@@ -114,7 +115,7 @@ class _Distance:
         return self._placed(products, batch + own)
 
     def _placed(self, values: Array, dims: Sequence[int]) -> Array:
-        """`values`, along `dims` of the difference, as the result has its dimensions."""
+        """`values`, which lie along `dims` of the difference, in the shape of the result."""
         order = sorted(range(len(dims)), key=lambda place: self.kept.index(dims[place]))
         places = [self.kept.index(dims[place]) for place in order]
         shape = [self.shape[dim] for dim in self.kept]
@@ -126,9 +127,9 @@ class _Distance:
 
 
 def euclidean_distances(closed: ClosedJaxpr) -> Rewritten:
-    """Sums of squared differences of pairs of points by |x|² + |y|² − 2xy, at least zero.
+    """`closed` with squared distances of pairs of points as |x|² + |y|² − 2xy, at least zero.
 
-    Only real types of 32 bits or more, and only where each side of the difference is broadcast
+    Only for real types of 32 bits or more, and only where each side of the difference is broadcast
     along a dimension of the other.
     """
     definitions = Definitions.of(closed.jaxpr)
@@ -189,7 +190,7 @@ def _product_with_itself(product: JaxprEqn) -> tuple[Var, Dims] | None:
 
 
 def _squared(equation: JaxprEqn | None) -> Var | None:
-    """What `equation` squares, or None."""
+    """The array that `equation` squares, or None."""
     if equation is None:
         return None
     name, (base, *rest) = equation.primitive.name, equation.invars
@@ -205,7 +206,7 @@ def _precise(atom: Var) -> bool:
 
 
 def _points(side: Var | Literal, shape: Dims, definitions: Definitions) -> _Points | None:
-    """`side` of a difference of `shape`, followed back to what was broadcast."""
+    """`side` of a difference of `shape`, followed back to the array before broadcasts."""
     if isinstance(side, Literal) or len(shape_of(side)) != len(shape):
         return None
     sizes = enumerate(shape_of(side))
@@ -222,7 +223,7 @@ def _points(side: Var | Literal, shape: Dims, definitions: Definitions) -> _Poin
 def _carried_before(
     equation: JaxprEqn, carried: tuple[int | None, ...]
 ) -> tuple[int | None, ...] | None:
-    """What the operand's dimensions carry where the result's carry `carried`; None: not known."""
+    """`_Points.carried` of the operand, if that of the result is `carried`; None if not known."""
     if len(equation.invars) != 1:
         return None
     before = shape_of(equation.invars[0])
@@ -246,7 +247,7 @@ def _carried_before(
 def _without_ones(
     before: Iterable[int], after: Iterable[int], carried: tuple[int | None, ...]
 ) -> tuple[int | None, ...] | None:
-    """The same across a reshape that only adds and removes dimensions of size one."""
+    """`carried` before a reshape that only adds and removes dimensions of size one; else None."""
     before = list(before)
     wide = [(size, dim) for size, dim in zip(after, carried, strict=True) if size != 1]
     if [size for size in before if size != 1] != [size for size, _ in wide]:

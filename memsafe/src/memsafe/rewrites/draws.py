@@ -1,4 +1,4 @@
-"""Draws of `rbg` keys as draws by counters, on platforms where XLA draws them so."""
+"""Draws of `rbg` keys, rewritten as draws by counters on platforms where XLA draws them so."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def counted_draws(closed: ClosedJaxpr) -> Rewritten:
 
 
 def _is_counted(draw: JaxprEqn, definitions: Definitions) -> bool:
-    """Whether XLA chooses how to draw, from a state of four words that nothing reads later."""
+    """Whether XLA chooses how to draw from a state of four words and nothing reads the next."""
     later, _ = draw.outvars
     return (
         shape_of(draw.invars[0]) == (4,)

@@ -1,7 +1,7 @@
 """How a reshape merges dimensions: `[b, h, s]` to `[b * h, s]` has groups `((b, h), (s,))`.
 
-There is one group for each merged dimension, of the sizes that it is made of; a dimension of size
-one that a reshape only inserts has an empty group.
+Each merged dimension has one group: the sizes that it is made of. A dimension of size one that a
+reshape only inserts has an empty group.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""What a loop only reads, and could make itself from little, made in its body.
+"""Values that a loop only reads, computed in its body from small arrays.
 
-JAX hands a loop its invariants (a causal mask, zeros for a `where`, a matrix of costs) as arrays.
-Kept whole while it runs, they take memory however small the slices of its body are; made in the
-body, they are split with it.
+JAX passes a loop its invariants (a causal mask, zeros for a `where`, a matrix of costs) as arrays.
+They stay whole while the loop runs, and take memory however small the slices of its body are. If
+the body computes them, they are split with it.
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ if TYPE_CHECKING:
 __all__ = ["loop_invariants"]
 
 _LITTLE = 16
-"""A value moves if what it comes from is so many times smaller."""
+"""A value moves only if the arrays that it comes from are at least this many times smaller."""
 
 _CHEAP = 64
-"""And if each of its elements takes at most so many operations, for every step repeats them."""
+"""Maximum operations for each element of a value that moves, because every step repeats them."""
 
 
 def loop_invariants(closed: ClosedJaxpr) -> Rewritten:
-    """`closed` with loops making in their bodies what they only read and can make from little."""
+    """`closed` with loops that compute cheap invariants in their bodies, from small arrays."""
     definition = {v: at for at, each in enumerate(closed.jaxpr.eqns) for v in each.outvars}
     changes = {}
     for index, equation in enumerate(closed.jaxpr.eqns):
@@ -55,7 +55,7 @@ def loop_invariants(closed: ClosedJaxpr) -> Rewritten:
 
 
 def _invariants(equation: JaxprEqn) -> Sequence[Var | Literal]:
-    """The operands that each step of a loop reads, in the order of its body's first arguments."""
+    """The operands that all steps of a loop read, in the order of its body's first arguments."""
     match equation.primitive.name:
         case "scan":
             return equation.invars[: scan_operands(equation)[0]]
@@ -67,9 +67,9 @@ def _invariants(equation: JaxprEqn) -> Sequence[Var | Literal]:
 
 
 def _origin(closed: ClosedJaxpr, definition: Mapping[Var, int], value: Var) -> list[int] | None:
-    """The equations that make `value` from what is little beside it, in order; None: they do not.
+    """Indices, in order, of the equations that make `value` cheaply from small arrays, or None.
 
-    Every equation among them can be split.
+    Each of these equations can be split.
     """
     found: set[int] = set()
     waiting = [value]
@@ -93,7 +93,7 @@ def _origin(closed: ClosedJaxpr, definition: Mapping[Var, int], value: Var) -> l
 def _replacement(
     closed: ClosedJaxpr, equation: JaxprEqn, moved: Mapping[int, tuple[Var, list[int]]]
 ) -> Replacement:
-    """The loop with a body that makes the `moved` of its first arguments."""
+    """The loop with a body that computes those of its first arguments that are in `moved`."""
     ((name, body),) = sub_jaxprs_of(equation).items()
 
     def replacement(read: Read) -> Sequence[Array]:

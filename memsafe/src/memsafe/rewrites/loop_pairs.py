@@ -1,6 +1,6 @@
-"""Loops in pairs: one, and another in the other direction that alone reads what the first keeps.
+"""Pairs of loops in opposite directions: only the second one reads what the first one keeps.
 
-The gradient of a `scan` is such a second scan, over what the first one kept of every step.
+The gradient of a `scan` is such a second scan. It reads what the first scan keeps of every step.
 """
 
 from __future__ import annotations
@@ -60,11 +60,11 @@ class Pair:
     """A loop, and the loop in the other direction that reads what the first one keeps.
 
     Attributes:
-        equations: The two.
+        equations: Both loops.
         forward: The index of the first.
         backward: The index of the second.
-        kept: By the position among the first one's stacked results, those that only the second
-            reads: the positions among its rows.
+        kept: The stacked results of the first loop that only the second loop reads, by position,
+            with their positions among the rows of the second loop.
     """
 
     equations: tuple[JaxprEqn, JaxprEqn]
@@ -74,13 +74,13 @@ class Pair:
 
     @property
     def steps(self) -> int:
-        """The steps of either loop."""
+        """Number of steps of each loop."""
         count: int = self.equations[0].params["length"]
         return count
 
     @property
     def nbytes(self) -> int:
-        """The bytes that are kept of all steps."""
+        """Bytes that the first loop keeps of all its steps for the second loop."""
         stacked = Scan(self.equations[0]).stacked
         return sum(nbytes(stacked[at]) for at in self.kept)
 
@@ -110,7 +110,7 @@ def loop_pairs(closed: ClosedJaxpr) -> Iterator[Pair]:
 
 
 def _is_plain_scan(equation: JaxprEqn) -> bool:
-    """Whether it is a scan of numbers that can run again; jax alone knows what keys look like."""
+    """Whether it is a scan that can run again, and makes no keys, whose form only jax knows."""
     return (
         equation.primitive.name == "scan"
         and not has_effects(equation)
@@ -120,7 +120,7 @@ def _is_plain_scan(equation: JaxprEqn) -> bool:
 
 
 def _are_opposite(first: JaxprEqn, second: JaxprEqn) -> bool:
-    """Whether the second loop takes the steps of the first in the other direction."""
+    """Whether the second loop takes as many steps as the first, in the other direction."""
     return (
         _is_plain_scan(second)
         and first.params["reverse"] != second.params["reverse"]
@@ -131,7 +131,7 @@ def _are_opposite(first: JaxprEqn, second: JaxprEqn) -> bool:
 def _kept(
     first: JaxprEqn, second: JaxprEqn, positions: set[int]
 ) -> Iterator[tuple[int, tuple[int, ...]]]:
-    """See `Pair.kept`; a loop may also read the whole of a stack."""
+    """The items of `Pair.kept`, without stacked results that the second loop reads whole."""
     stacked, other = Scan(first).stacked, Scan(second)
     for at in sorted(positions):
         if stacked[at] not in other.operands[: other.before]:

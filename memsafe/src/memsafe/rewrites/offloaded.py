@@ -1,9 +1,10 @@
-"""What loops keep for derivatives, in host memory between the two loops of a pair.
+"""Values that loops keep for derivatives, in host memory between the two loops of a pair.
 
 Each step of the first loop sends its row to the host, and the same step of the second one fetches
-it, so that the device holds a few rows at a time. The transfers run beside the steps. Names and
-policies of `jax.checkpoint` ask for the same, of values that autodiff may not keep
-(openxla/xla#17541); this moves what is kept, whatever it is called.
+it, so that the device holds a few rows at a time. The transfers need not wait for the steps, but on
+an H200 kernels hid none of them (docs/device.md). Names and policies of `jax.checkpoint` ask for
+the same, but for values that autodiff may not keep (openxla/xla#17541). This rewrite moves the
+values that are kept, whatever their names.
 """
 
 from __future__ import annotations
@@ -31,14 +32,14 @@ if TYPE_CHECKING:
 __all__ = ["offloaded"]
 
 _LEAST = 2**20
-"""Bytes of a stack from which on it is moved: less does not fill a link, nor a device."""
+"""Minimum bytes kept by a pair of loops to move: fewer fill neither a link nor a device."""
 
 _STEPS = 4
-"""Steps from which on a stack is moved: of fewer, the device holds as many in flight."""
+"""Minimum steps of a loop whose rows are moved: with fewer, the device holds as many in flight."""
 
 
 def offloaded(closed: ClosedJaxpr) -> Rewritten:
-    """`closed` with what its outermost pairs of loops keep in host memory."""
+    """`closed` with host memory for the values that its outermost pairs of loops keep."""
     notes: list[str] = []
     program = _with_moves(closed, notes)
     moved = _sent_bytes(program) - _sent_bytes(closed)
@@ -64,7 +65,7 @@ def _with_moves(closed: ClosedJaxpr, notes: list[str]) -> ClosedJaxpr:
 
 
 def _sent_bytes(closed: ClosedJaxpr) -> int:
-    """What a program sends to the host, loops counted; one step of those without a length."""
+    """Bytes that a program sends to the host in all steps; without a length, loops count once."""
     found = 0
     for equation in closed.jaxpr.eqns:
         inner = sum(map(_sent_bytes, sub_jaxprs_of(equation).values()))

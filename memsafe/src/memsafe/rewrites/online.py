@@ -1,8 +1,8 @@
-"""The maximum and the sum of exponentials under it, as in `softmax`, as one equation.
+"""The maximum m and the sum of exp(x - m), as in `softmax`, computed by one equation.
 
-As two, a loop over the slices of what is reduced would have to run twice. What reads the maximum
-or the exponentials elsewhere stays; where all is computed at once, the compiler sees both
-exponentials and computes one.
+With two equations, a loop over slices of the reduced dimension would have to run twice. Other
+equations that read the maximum or the exponentials stay. If all is computed at once, the compiler
+sees both exponentials and computes one.
 """
 
 from __future__ import annotations
@@ -35,21 +35,21 @@ _KINDS = frozenset(map(jnp.dtype, (jnp.bfloat16, jnp.float16, jnp.float32, jnp.f
 _MOVES = frozenset(("broadcast_in_dim", "reshape", "squeeze"))
 
 _LONGEST = 16
-"""Equations between a maximum and what is subtracted; as `logsumexp` writes them they are five."""
+"""Maximum number of equations from a maximum to the subtracted value; `logsumexp` has five."""
 
 
 class _NoShift(Exception):
-    """What is subtracted is not made of one maximum alone, each element of one."""
+    """The subtracted value is not made of one maximum alone, element by element."""
 
 
 @dataclass(slots=True, kw_only=True)
 class _Shift:
-    """What is subtracted from the values, as made from their maximum.
+    """The subtracted value, and how it is made from the maximum.
 
     Attributes:
-        definitions: Of the program.
-        maximum: The maximum, once it is found.
-        places: For each value made of the maximum, the dimensions that the maximum's dimensions
+        definitions: The definitions of the program.
+        maximum: The equation of the maximum, once it is found.
+        places: For each value made of the maximum, its dimensions that the maximum's dimensions
             of more than one index have become.
     """
 
@@ -58,7 +58,7 @@ class _Shift:
     places: dict[Var, tuple[int, ...]] = field(default_factory=dict)
 
     def follow(self, atom: Atom) -> tuple[int, ...] | None:
-        """The places of `atom`, or None of a number that is the same everywhere."""
+        """The places of `atom`, or None if all its elements are one number."""
         if self.definitions.uniform(atom) is not None:
             return None
         assert isinstance(atom, Var)
@@ -87,7 +87,7 @@ class _Shift:
         return tuple(moved[place] for place in self.follow(equation.invars[0]) or ())
 
     def program(self, atom: Atom) -> ClosedJaxpr:
-        """One number of `atom`, from the one of the maximum that it is made of."""
+        """The program that computes an element of `atom` from its element of the maximum."""
         assert self.maximum is not None
         (largest,) = self.maximum.outvars
 
@@ -112,8 +112,8 @@ class _Pair:
 
     Attributes:
         maximum: The equation of the maximum.
-        params: Those of the one equation.
-        total: The sum, between the place of the maximum and its own.
+        params: The parameters of that one equation.
+        total: The sum, stored from the maximum's place in the program until its own place.
     """
 
     maximum: JaxprEqn
@@ -121,20 +121,20 @@ class _Pair:
     total: list[Array] = field(default_factory=list)
 
     def largest(self, read: Read) -> list[Array]:
-        """The maximum; with it comes the sum."""
+        """Return the maximum, and store the sum in `total`."""
         largest, *self.total = MAX_AND_SUMEXP.bind(read(self.maximum.invars[0]), **self.params)
         return [largest]
 
     def summed(self, _read: Read) -> list[Array]:
-        """The sum, which is kept no longer: it belongs to a trace."""
+        """Return the sum, and remove it from `total`, because it belongs to a trace."""
         total, self.total = self.total, []
         return total
 
 
 def online_sums(closed: ClosedJaxpr) -> Rewritten:
-    """`closed` with each maximum, and the sum of exponentials under it, as one equation.
+    """`closed` with each maximum m, and the sum of exp(x - shift(m)), as one equation.
 
-    Computed whole the values stay as they are; in slices they are the same to rounding.
+    Computed whole, the values do not change; in slices, they are equal up to rounding.
     """
     definitions = Definitions.of(closed.jaxpr)
     places = {out: at for at, equation in enumerate(closed.jaxpr.eqns) for out in equation.outvars}
@@ -186,7 +186,7 @@ def _exponent(summed: JaxprEqn, definitions: Definitions) -> JaxprEqn | None:
 
 
 def _belong(maximum: JaxprEqn, summed: JaxprEqn) -> bool:
-    """Whether both reduce over the same dimensions of one shape, and neither is placed."""
+    """Whether both reduce over the same dimensions of one shape, and neither has a sharding."""
     axes = set(maximum.params["axes"])
     return (
         shape_of(maximum.invars[0]) == shape_of(summed.invars[0])
@@ -199,7 +199,7 @@ def _belong(maximum: JaxprEqn, summed: JaxprEqn) -> bool:
 
 
 def _of_same(largest_of: Atom, values: Atom, definitions: Definitions) -> bool:
-    """Whether the maximum is that of `values`, or of what they are a wider type of."""
+    """Whether the maximum is that of `values`, or of the narrower array they are converted from."""
     kinds = type_of(largest_of), type_of(values)
     if not _KINDS.issuperset(kinds) or jnp.promote_types(*kinds) != kinds[1]:
         return False
@@ -210,14 +210,14 @@ def _of_same(largest_of: Atom, values: Atom, definitions: Definitions) -> bool:
 
 
 def _unconverted(atom: Atom, definitions: Definitions) -> Atom:
-    """What `atom` is converted from by one equation, or itself."""
+    """The operand of the conversion that makes `atom`, or `atom` itself."""
     equation = definitions.equation(atom)
     converts = equation is not None and equation.primitive.name == "convert_element_type"
     return equation.invars[0] if equation is not None and converts else atom
 
 
 def _moved(equation: JaxprEqn) -> dict[int, int]:
-    """Where the dimensions of more than one index go; raises where they do not stay apart."""
+    """The result's dimension for each wide one of the operand; raises if they merge or split."""
     is_transposed = equation.params.get("dimensions") is not None  # Of a reshape.
     if equation.primitive.name not in _MOVES or len(equation.invars) != 1 or is_transposed:
         raise _NoShift
@@ -236,5 +236,5 @@ def _wide(atom: Atom) -> tuple[int, ...]:
 
 
 def _is_placed(equation: JaxprEqn) -> bool:
-    """Whether it says on which devices its result lies."""
+    """Whether an equation says on which devices its result lies."""
     return any(equation.params.get(name) is not None for name in ("sharding", "out_sharding"))

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 __all__ = ["bits_of", "digits_of", "image_of", "number_of", "of_ranks", "shifts_of"]
 
 _AT_ONCE = 32
-"""Pivots of one pass, at most: 32 take 2 ns for each element, 16 take 1 (see `rules.counting`)."""
+"""Maximum pivots in one pass: 32 take 2 ns for each element, 16 take 1 (see `rules.counting`)."""
 
 
 def bits_of(kind: Any) -> int:
@@ -27,12 +27,12 @@ def bits_of(kind: Any) -> int:
 
 
 def digits_of(count: int) -> int | None:
-    """How many bits of so many elements are found in one pass; None where none are."""
+    """The bits that one pass finds of each of `count` elements; None for too many elements."""
     return next((bits for bits in (4, 2, 1) if count * (2**bits - 1) <= _AT_ONCE), None)
 
 
 def shifts_of(bits: int, count: int) -> list[int]:
-    """Where the digits of a number of so many bits lie, the highest first."""
+    """The positions of the digits in a number of `bits` bits, the highest first."""
     step = digits_of(count)
     assert step is not None
     return list(range(-(-bits // step) * step - step, -1, -step))
@@ -41,9 +41,10 @@ def shifts_of(bits: int, count: int) -> list[int]:
 def of_ranks(
     image: Callable[[], Array], ranks: Array, sizes: tuple[int, int]
 ) -> tuple[Array, Array]:
-    """The elements of `ranks`, and their places where these have bits.
+    """The elements of `ranks` as images, and their places, which are 0 if they have no bits.
 
-    One loop finds both, so that all of its passes see the same elements to the last bit.
+    `sizes` are the bits of an element and of a place. One loop finds both, so that all of its
+    passes see the same elements to the last bit.
     """
     count = ranks.shape[0]
     step = digits_of(count)
@@ -53,7 +54,7 @@ def of_ranks(
     digits = np.arange(1, 2**step, dtype=kind)
 
     def counted(pivots: Array, keys: Array, in_keys: Array) -> Array:
-        """How many elements lie below pivots; or how many of those equal to keys, by places."""
+        """Number of elements below each pivot, or of places below it of elements equal to a key."""
         elements = lax.convert_element_type(image(), kind)
         if not of_places:
             below: Array = COUNT_BELOW.bind(elements, pivots.ravel())
@@ -91,7 +92,7 @@ def of_ranks(
 
 
 def image_of(values: Array, *, ties: bool) -> Array:
-    """Unsigned integers in the order of `values`; where `ties`, of one zero alone."""
+    """Unsigned integers in the order of `values`. With `ties`, both zeros have the same image."""
     kind = _unsigned(values.dtype)
     sign = kind.type(1 << (bits_of(kind) - 1))
     if jnp.issubdtype(values.dtype, jnp.unsignedinteger):
@@ -107,7 +108,7 @@ def image_of(values: Array, *, ties: bool) -> Array:
 
 
 def number_of(keys: Array, dtype: Any) -> Array:
-    """What has these images."""
+    """The values whose images are `keys`."""
     kind = _unsigned(dtype)
     sign = kind.type(1 << (bits_of(kind) - 1))
     keys = keys.astype(kind)

@@ -1,4 +1,4 @@
-"""The ranks of which an equation reads sorted elements, or puts something to their places."""
+"""The ranks whose sorted elements an equation reads, or at whose places it adds numbers."""
 
 from __future__ import annotations
 
@@ -32,10 +32,10 @@ class Ranks:
 
     Attributes:
         size: The number of elements of the array.
-        count: How many places there are.
-        start: What says where they are, or the first of them; None where that is known.
-        steps: What is added to it; where all of them are known, they themselves.
-        drops: Whether those outside of the array are none; else they are the nearest in it.
+        count: The number of places.
+        start: The variable that holds the places, or the first of them; None if they are constant.
+        steps: Offsets that are added to the first place; if `start` is None, the places themselves.
+        drops: Whether places outside of the array are dropped; otherwise they are clamped to it.
     """
 
     size: int
@@ -46,15 +46,15 @@ class Ranks:
 
     @property
     def atoms(self) -> tuple[Var, ...]:
-        """What they depend on."""
+        """The variables that the places depend on."""
         return (self.start,) if isinstance(self.start, Var) else ()
 
     def numbers(self, read: Read) -> Array:
-        """The places, all of them in the array."""
+        """The places, clamped to the array."""
         return jnp.clip(self._asked(read), 0, self.size - 1)
 
     def given(self, elements: Array, equation: JaxprEqn, read: Read) -> Array:
-        """What `equation` gives that reads these `elements`."""
+        """The result of `equation`, which reads these `elements`."""
         (result,) = equation.outvars
         if self.drops:
             fill = equation.params.get("fill_value")
@@ -63,7 +63,7 @@ class Ranks:
         return elements.reshape(shape_of(result))
 
     def taken(self, numbers: Array, read: Read) -> Array:
-        """What is put to each place, of the `numbers` that an equation puts there."""
+        """The `numbers` that an equation adds at the places; 0 for each place that is dropped."""
         flat = numbers.reshape(self.count)
         return jnp.where(self._inside(read), flat, 0) if self.drops else flat
 
@@ -71,7 +71,7 @@ class Ranks:
         if self.start is None:
             return jnp.asarray(self.steps, jnp.int32)
         start = widened(jnp.asarray(read(self.start)).ravel())
-        if self.steps:  # Several from a first one: all are moved back to stay in the array.
+        if self.steps:  # Consecutive places: the first is clamped so that all stay in the array.
             start = jnp.clip(start, 0, self.size - self.count)
             return start + np.asarray(self.steps, start.dtype)
         return start
@@ -82,7 +82,7 @@ class Ranks:
 
 
 def _fill(kind: Any) -> Any:
-    """What JAX reads beyond an array's ends."""
+    """The value that JAX reads beyond an array's ends by default."""
     if jnp.issubdtype(kind, jnp.inexact):
         return np.nan
     return np.iinfo(kind).min if jnp.issubdtype(kind, jnp.signedinteger) else np.iinfo(kind).max
@@ -126,10 +126,10 @@ def _by_indices(size: int, indices: Atom, params: Any) -> Ranks | None:
 def ranks_written(
     equation: JaxprEqn, places: Var, definitions: Definitions
 ) -> list[tuple[Ranks, Atom]] | None:
-    """What `equation` puts to the sorted `places`, if that is nothing but for few ranks.
+    """The ranks and numbers that `equation` adds at the sorted `places`, or None.
 
-    It adds, to zeros, an array that is a sum of arrays of zeros with numbers at few ranks. None
-    where it is something else.
+    The equation must add an array to zeros. The array must be a sum of arrays that are zero except
+    at a few ranks. The result is None for any other equation.
     """
     if equation.primitive.name != "scatter-add" or len(equation.invars) != len("0iu"):
         return None
@@ -146,7 +146,7 @@ def ranks_written(
 
 
 def _few(updates: Atom, definitions: Definitions) -> list[tuple[Ranks, Atom]] | None:
-    """The ranks at which an array is not zero, and what it is there."""
+    """The ranks at which an array may differ from zero, and its numbers there, or None."""
     equation = definitions.equation(updates)
     if equation is None:
         return None

@@ -1,17 +1,17 @@
-"""What a forward pass leaves for the backward pass, computed again just before it is read.
+"""Values of the forward pass, computed again just before the backward pass reads them.
 
-The equations up to the program's peak are cut into segments that leave about as many bytes each.
-Of a segment only the values that later segments read are kept; all others that the backward pass
-reads are computed again from the values before the segment, when the backward pass comes to it.
-This is what `jax.checkpoint` around each block does (Chen et al. 2016, "Training deep nets with
-sublinear memory cost", section 3), with blocks found in the program. The last segment is kept: the
-backward pass begins with it.
+The equations up to the program's peak are cut into segments. Each segment leaves about the same
+number of bytes for the backward pass. A segment keeps only the values that later segments read.
+When the backward pass reaches a segment, it recomputes the other values that it reads, from the
+values before the segment. This is what `jax.checkpoint` around each block does (Chen et al. 2016,
+"Training deep nets with sublinear memory cost", section 3), with blocks found in the program. The
+last segment is kept, because the backward pass begins with it.
 
-A segment may have parts. Then the backward pass computes it once for its last part, and keeps of it
-only what the other parts start from; these are computed once more, one at a time. Segments of four
-parts compute up to 7/4 of the forward pass again, and hold a quarter of a segment at once (Griewank
-and Walther 2000, "Revolve", algorithm 799, with two levels). Or products are kept, and only what
-comes of them in next to no operations is computed again.
+A segment may have parts. The backward pass then computes the segment once for its last part, and
+keeps the values that the other parts start from. It computes each other part once more, one at a
+time. Segments of four parts compute up to 7/4 of the forward pass again, and hold a quarter of a
+segment at once (Griewank and Walther 2000, "Revolve", algorithm 799, with two levels).
+Alternatively, products are kept, and only values that follow in few operations are computed again.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ _NEVER = frozenset({"after_all", "create_token", "ffi_call", "pure_callback", "r
 """Primitives whose second call may give other values."""
 
 _WINDOW = 0.5
-"""A cut may lie so far from its place, in bytes of a segment, to keep less."""
+"""Maximum distance of a cut from its place, as a share of a segment's bytes, to keep less."""
 
 
 def recomputed(
@@ -60,15 +60,15 @@ def recomputed(
     size: Callable[[Var], float] = nbytes,
     most: float = float("inf"),
 ) -> Rewritten:
-    """`closed` with what its backward pass reads computed again, but that of the last segment.
+    """`closed` with values for its backward pass computed again, except those of the last segment.
 
-    Each segment has so many `parts`. `size` gives the bytes of a value on one device. Values of
-    more than `most` are taken to be computed in slices: nothing waits for a whole one, and none
-    counts as kept. With `products` only what comes of others pointwise, or as a reduction, is
-    computed again; products, convolutions, loops and the like are kept.
+    Each segment has `parts` parts. `size` gives the bytes of a value on one device. Values of more
+    than `most` bytes are assumed to be computed in slices: no equation waits for a whole one, and
+    none counts as kept. With `products`, only pointwise results and reductions are computed again;
+    products, convolutions, loops and the like are kept.
 
-    `hidden` is for compilers that look behind barriers and merge what is computed twice, such as
-    XLA for CPUs in jax 0.10: what is computed again starts from values less a zero unknown to them.
+    `hidden` is for compilers that look behind barriers and merge repeated computations, such as XLA
+    for CPUs in jax 0.10. The recomputation then starts from values minus a zero unknown to them.
     """
     found = _Forward.of(closed, size, most, products=products)
     again = found.segments(segments, parts)
@@ -87,12 +87,12 @@ def recomputed(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Again:
-    """What is computed again at once.
+    """Values that are computed again together.
 
     Attributes:
-        reader: The equation before which it is: the first that reads any of it, or one before that
-            where less is alive.
-        dropped: The values that are not kept until then.
+        reader: The equation before which they are computed: the first that reads any of them, or
+            an earlier one where less is alive.
+        dropped: The values, which are not kept until then.
         equations: The equations that make them, by index.
     """
 
@@ -109,14 +109,14 @@ class _Forward:
         equations: All equations of the program.
         definition: The equation that makes each value.
         peak: The last equation of the forward pass.
-        readers: The first equation after the peak that reads a value, of the values made before.
-        live: For each equation before the peak, the bytes made by then that others before the
-            peak read later.
-        last: The last equation that reads each value; of a result the end.
-        cheap: The equations whose values come pointwise from little, such as a mask.
+        readers: For each value made up to the peak, the first equation after it that reads it.
+        live: For each equation up to the peak, the bytes made by then that later equations up to
+            the peak read.
+        last: The last equation that reads each value; for a result, the number of equations.
+        cheap: The equations whose values come pointwise from much smaller ones, such as a mask.
         size: The bytes of a value on one device.
         most: The bytes of the largest value that is ever whole.
-        products: Only what comes pointwise, or of a reduction, is computed again.
+        products: Whether only pointwise results and reductions are computed again.
     """
 
     equations: Sequence[JaxprEqn]
@@ -174,13 +174,14 @@ class _Forward:
         )
 
     def is_whole(self, value: Var) -> bool:
-        """Whether a value is ever there as one."""
+        """Whether the whole of a value is ever in memory."""
         return self.size(value) <= self.most
 
     def segments(self, count: int, parts: int = 1) -> list[_Again]:
-        """What is computed again with so many segments of so many parts, the last of which is kept.
+        """The values computed again, if there are `count` segments of `parts` parts.
 
-        The forward pass itself leaves what the parts of the last segment start from.
+        The last part of the last segment is kept. For the other parts of that segment, the forward
+        pass keeps the values that they start from.
         """
         pieces = list(pairwise([0, *self._cuts(count * parts)]))
         own = max(len(pieces) - parts + 1, 0)
@@ -201,9 +202,10 @@ class _Forward:
     def _parts(
         self, segment: Sequence[tuple[int, int]], kept: set[Var]
     ) -> list[tuple[int, tuple[Var, ...], tuple[int, ...]]]:
-        """Of each part of a segment its end, what is dropped, and how it is made; the last first.
+        """The end, the dropped values and their equations of each part; the last part comes first.
 
-        Adds to `kept` what they start from. With the last part comes what the others start from.
+        Adds the values that the segment starts from to `kept`. Values within the segment that the
+        other parts start from are computed with the last part.
         """
         *others, (first, end) = segment
         start = others[0][0] if others else first
@@ -222,12 +224,12 @@ class _Forward:
         return [(end, dropped, needed), *found]
 
     def _is_within(self, value: Var, first: int) -> bool:
-        """Whether a segment that begins with `first` makes a value, and may make it again."""
+        """Whether a segment that begins with `first` can compute a value again."""
         made = self.definition.get(value)
         return made is not None and not self._is_source(made, first)
 
     def _left(self, first: int, end: int, kept: set[Var]) -> tuple[Var, ...]:
-        """What the backward pass reads of these equations, but what is kept or cheap."""
+        """Results of these equations that the backward pass reads, except kept and cheap ones."""
         return tuple(
             value
             for value in self.readers
@@ -237,7 +239,7 @@ class _Forward:
         )
 
     def _place(self, end: int, earliest: int, latest: int) -> int:
-        """Where least is alive of what is made after `end`: the last such equation."""
+        """The last equation of a range at which the fewest bytes made since `end` are alive."""
         change = dict.fromkeys(range(earliest, latest + 1), 0.0)
         for index in range(end, latest):
             for value in self.equations[index].outvars:
@@ -250,7 +252,7 @@ class _Forward:
         return min(alive, key=lambda at: (alive[at], -at))
 
     def _cuts(self, count: int) -> list[int]:
-        """Where segments end, but the last: near equal bytes left, where little is live."""
+        """Ends of segments but the last, which leave about equal bytes, where little is live."""
         left = [0.0] * (self.peak + 1)
         for value in filter(self.is_whole, self.readers):
             if not self._is_fixed(self.definition[value]):
@@ -268,7 +270,7 @@ class _Forward:
     def _needed(
         self, dropped: Sequence[Var], first: int, kept: set[Var]
     ) -> tuple[tuple[int, ...], set[Var]]:
-        """The equations from `first` on that make values, and the values that they start from."""
+        """The equations that compute `dropped` again, and the values that they start from."""
         needed: set[int] = set()
         sources: set[Var] = set()
         waiting = [self.definition[value] for value in dropped]
@@ -286,11 +288,11 @@ class _Forward:
         return tuple(sorted(needed)), sources
 
     def _is_to_drop(self, index: int) -> bool:
-        """Whether what an equation makes is dropped; what is cheap needs no memory of its own."""
+        """Whether an equation's results are dropped. Cheap ones need no memory of their own."""
         return index not in self.cheap and not self._is_fixed(index)
 
     def _is_source(self, index: int, first: int) -> bool:
-        """Whether what an equation makes is kept for a segment that begins with `first`."""
+        """Whether a segment that begins with `first` reads kept results of an equation."""
         return self._is_fixed(index) or (index < first and index not in self.cheap)
 
     def _is_fixed(self, index: int) -> bool:
@@ -302,7 +304,7 @@ class _Forward:
 
 
 def _cheap(equations: Sequence[JaxprEqn], size: Callable[[Var], float]) -> frozenset[int]:
-    """The equations whose values come pointwise from little: not worth keeping, nor waiting for."""
+    """Equations whose values come pointwise from much less: not worth keeping, nor waiting for."""
     found: set[int] = set()
     sources: dict[Var, float] = {}
     for index, equation in enumerate(equations):
@@ -323,7 +325,7 @@ def _evaluated(
 ) -> list[Array]:
     """The outputs of a program that computes values again where `again` says.
 
-    What is computed again waits for all that the backward pass has left by then.
+    Each recomputation waits for the values that the backward pass has made by then and reads later.
     """
     jaxpr = closed.jaxpr
     values: dict[Var, Array] = dict(zip(jaxpr.constvars, closed.consts, strict=True))
@@ -342,7 +344,7 @@ def _evaluated(
 
 
 def _last_reads(closed: ClosedJaxpr) -> dict[Var, int]:
-    """The last equation that reads each value; of a result the end."""
+    """The last equation that reads each value; for a result, the number of equations."""
     jaxpr = closed.jaxpr
     last = {value: at for at, equation in enumerate(jaxpr.eqns) for value in variables(equation)}
     results = (atom for atom in jaxpr.outvars if isinstance(atom, Var))
@@ -357,10 +359,11 @@ def _compute_again(
     *,
     hidden: bool,
 ) -> None:
-    """Make the dropped values of the values before the segment, once all `late` ones are there.
+    """Compute dropped values from the values before the segment, after all `late` values.
 
-    These are what the backward pass made of later segments. A compiler may otherwise begin early,
-    and end the rest at last, such as the gradients of weights, which keep what they read.
+    The backward pass made the `late` values from later segments. Without this order, a compiler may
+    begin early and leave other work to the end, such as the gradients of weights, whose operands
+    then stay in memory.
     """
     equations, indices = forward.equations, set(again.equations)
     own = {value for index in indices for value in equations[index].outvars}
@@ -380,7 +383,7 @@ def _compute_again(
 
 
 def _less(value: Array, zeros: Sequence[Array]) -> Array:
-    """`value` less the zeros that vary over no other mapped axes; the same bits, also for −0."""
+    """`value` minus the zeros that vary over no further mapped axes; the same bits, also for −0."""
     if not jnp.issubdtype(value.dtype, jnp.number):
         return value
     zero = sum(each for each in zeros if varying_axes(each) <= varying_axes(value))

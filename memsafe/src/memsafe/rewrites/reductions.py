@@ -1,21 +1,27 @@
-"""Reductions over a short last dimension by loops of XLA's own, for the CPU compiler.
+"""Reductions over a short last dimension, computed by XLA's own loops on a CPU.
 
-XLA:CPU hands sums, maxima and minima of floats to a library (YNNPACK), which goes over the last
-dimension, a few elements at a time: slow where that is short, as in
-`sum((x[:, None] - y[None]) ** 2, -1)` with few coordinates. XLA's own loops over so few are
-unrolled and vectorised along the points. The library takes only what it recognises, so an
-operation that rounds an operand to a wider type, which changes no bit of it, stays with XLA.
+XLA:CPU passes sums, maxima and minima of floats to a library (YNNPACK). The library goes over the
+last dimension, a few elements at a time. That is slow if the dimension is short, as in
+`sum((x[:, None] - y[None]) ** 2, -1)` with few coordinates. XLA unrolls its own loops over so few
+elements, and vectorises them along the points. The library takes only operations that it
+recognises. An operation that also rounds an operand to a wider type stays with XLA, and the
+rounding changes no bit.
 
-What elementwise equations make from much less, such as those coordinates, is made with the reduced
-dimensions first: neighbours in memory are then points, and not the coordinates of one.
+Values that elementwise equations compute from much smaller arrays, such as those coordinates, are
+computed with the reduced dimensions first. Neighbours in memory are then points, not the
+coordinates of one point.
 
-Measured on two cores of an AMD EPYC with jax 0.10.2 and 0.12.0.1, times over the library's: sums of
-squares or absolute values of 400 × 2000 pairs 0.1 to 0.3 with 2 or 4 coordinates, 0.2 to 0.3 with
-8, 0.4 to 0.7 with 16 or 24; of their exponentials 0.2 to 1.0, in double precision 0.4 to 1.4; over
-the rows of an array of 400,000, of up to 16, 0.2 to 1.2. In a loop, where what it reads is laid out
-once, it is better: a product with the kernel of 20,000 points and 20,000, of 10 coordinates, 0.2.
+Times relative to the library's, on two cores of an AMD EPYC with jax 0.10.2 and 0.12.0.1:
+
+- sums of squares or absolute values of 400 × 2000 pairs: 0.1 to 0.3 with 2 or 4 coordinates, 0.2 to
+  0.3 with 8, 0.4 to 0.7 with 16 or 24
+- sums of their exponentials: 0.2 to 1.0, in double precision 0.4 to 1.4
+- over the rows, of up to 16, of an array of 400,000: 0.2 to 1.2
+- in a loop, where its operands are laid out once: a product with the kernel of 20,000 and 20,000
+  points of 10 coordinates, 0.2
+
 Integers, products and sums of 16 bits take the same time whichever dimension is reduced, and are
-left alone.
+not changed.
 """
 
 from __future__ import annotations
@@ -48,16 +54,19 @@ if TYPE_CHECKING:
 __all__ = ["short_reductions"]
 
 _MOST_TERMS = 24
-"""With 32, sums of exponentials take longer; with 48, whose loop is not unrolled, all do."""
+"""Maximum number of terms of each result.
+
+With 32, sums of exponentials take longer; with 48, whose loop is not unrolled, all do.
+"""
 
 _MOST_AS_THEY_LIE = 16
-"""With more, squares of a large array take longer."""
+"""Maximum number without a new layout; with more, squares of a large array take longer."""
 
 _FEWEST_ELEMENTS = 1 << 16
-"""Fewer are reduced in no time either way."""
+"""Minimum number of elements; reducing fewer takes little time either way."""
 
 _LITTLE = 8
-"""What is laid out anew is so many times smaller than what is reduced."""
+"""Arrays that are laid out again are this many times smaller than the operand, or more."""
 
 
 def _added(left: Array, right: Array) -> Array:
@@ -73,7 +82,7 @@ def _smaller(left: Array, right: Array) -> Array:
 
 
 def _unrecognised(number: Array) -> Array:
-    """`number`, rounded to what an IEEE 754 binary128 holds: itself, as no compiler looks for."""
+    """`number`, rounded to IEEE 754 binary128: the same, but no compiler looks for this case."""
     return lax.reduce_precision(number, exponent_bits=15, mantissa_bits=112)
 
 
@@ -82,14 +91,14 @@ _OPERATIONS = {
     "reduce_max": (_larger, -np.inf),
     "reduce_min": (_smaller, np.inf),
 }
-"""The operation and what it begins with."""
+"""The operation of each reduction, and the number that it starts with."""
 
 
 def short_reductions(closed: ClosedJaxpr) -> Rewritten:
     """`closed` with float reductions over a short last dimension kept from the library.
 
-    Sums stay the same to rounding; maxima and minima bit for bit, but for a NaN, that the library
-    drops and XLA keeps.
+    Sums stay the same up to rounding. Maxima and minima stay the same bit for bit, except for a
+    NaN, which the library drops and XLA keeps.
     """
     definitions = Definitions.of(closed.jaxpr)
     changes = {}
@@ -110,7 +119,7 @@ def _terms(equation: JaxprEqn) -> int:
 
 
 def _is_slow(equation: JaxprEqn) -> bool:
-    """Whether it reduces few elements each time, of floats, that lie side by side."""
+    """Whether each result of it reduces a few floats that are adjacent in memory."""
     if equation.primitive.name not in _OPERATIONS:
         return False
     if equation.params.get("out_sharding") is not None:
@@ -134,11 +143,11 @@ def _over(equation: JaxprEqn, operand: Array, axes: tuple[int, ...]) -> list[Arr
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Made:
-    """A reduction of what elementwise equations make from little.
+    """A reduction of a value that elementwise equations compute from small arrays.
 
     Attributes:
         reduction: The equation.
-        inner: The elementwise equations, by their results; nothing else reads those.
+        inner: The elementwise equations, by their results, which no other equation reads.
         leaves: Broadcasts and iotas that they read, by their results.
     """
 
@@ -148,12 +157,12 @@ class _Made:
 
     @property
     def order(self) -> tuple[int, ...]:
-        """The dimensions of what is reduced, the reduced ones first."""
+        """The dimensions of the reduction's operand, the reduced dimensions first."""
         dims, axes = range(len(shape_of(self.reduction.invars[0]))), self.reduction.params["axes"]
         return (*axes, *(dim for dim in dims if dim not in axes))
 
     def reduced(self, read: Read) -> list[Array]:
-        """The reduction of what is made in that order."""
+        """The reduction of its operand, which is computed with its dimensions in `order`."""
         values: dict[Var, Array] = {}
 
         def value(atom: Var | Literal) -> Array:
@@ -176,7 +185,7 @@ class _Made:
 
 
 def _made_from_little(reduction: JaxprEqn, definitions: Definitions) -> _Made | None:
-    """`reduction` with the equations that make what it reduces, or None where they do not fit."""
+    """`reduction` with the equations that compute its operand, or None where they do not fit."""
     operand, axes = reduction.invars[0], reduction.params["axes"]
     inner: dict[Var, JaxprEqn] = {}
     leaves: dict[Var, JaxprEqn] = {}
@@ -217,21 +226,21 @@ def _is_elementwise(equation: JaxprEqn) -> bool:
 
 
 def _is_leaf(equation: JaxprEqn) -> bool:
-    """Whether it is an iota or a broadcast, of shapes known by now and placed by nobody."""
+    """Whether it is an iota or a broadcast with a static shape and without a sharding."""
     name, operands = equation.primitive.name, len(equation.invars)
     known = (name, operands) in {("iota", 0), ("broadcast_in_dim", 1)}
     return known and equation.params.get("sharding") is None
 
 
 def _laid_out_anew(leaf: JaxprEqn, axes: tuple[int, ...]) -> set[Var]:
-    """What a broadcast reads, if that has a reduced dimension; the others keep their order."""
+    """The operand of a broadcast, if it has a reduced dimension; others keep their order."""
     if not set(leaf.params.get("broadcast_dimensions", ())) & set(axes):
         return set()
     return {atom for atom in leaf.invars if isinstance(atom, Var)}
 
 
 def _in_order(leaf: JaxprEqn, read: Read, order: tuple[int, ...]) -> Array:
-    """An iota's or a broadcast's result with its dimensions in that order, made so."""
+    """The result of an iota or a broadcast, made with its dimensions in `order`."""
     whole = shape_of(leaf.outvars[0])
     shape = tuple(whole[dim] for dim in order)
     if leaf.primitive.name == "iota":

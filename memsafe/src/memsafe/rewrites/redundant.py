@@ -1,7 +1,7 @@
 """Equations that compute nothing new: repeated, changing nothing, or asking what is known.
 
-What `jax.checkpoint` asks to compute again reads other values, from behind a barrier, so it is
-never taken for the first computation; nor are two barriers ever one.
+A recomputation that `jax.checkpoint` asks for reads values from behind a barrier. These are other
+values, so it is never merged with the first computation. Two barriers are never merged either.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 __all__ = ["redundant"]
 
 _NAMES_ONLY = frozenset({"copy"})
-"""Primitives that give their operand back."""
+"""Primitives that return their operand unchanged."""
 
 _NEVER_ONE = frozenset({
     "after_all",
@@ -42,16 +42,16 @@ _NEVER_ONE = frozenset({
     "pure_callback",
     "rng_uniform",
 })  # fmt: skip
-"""Primitives that two equations ask for twice: with a state, opaque, or meant to be apart."""
+"""Primitives whose equations are never merged: with a state, opaque, or meant to be apart."""
 
 
 _COMPARISONS = {"max": lax.ge, "min": lax.le}
-"""How the number that is chosen of two compares with the other."""
+"""The comparison of `x` with `y` that stands for `x == max(x, y)` or `x == min(x, y)`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Meaning:
-    """What a variable is, in terms of the earliest variables with the same values."""
+    """How a variable is computed, from the earliest variables with the same values."""
 
     equation: JaxprEqn
     operands: tuple[Atom, ...]
@@ -66,7 +66,7 @@ class _Meaning:
         return self.equation.outvars[0].aval
 
     def key(self) -> Hashable | None:
-        """Equal for equations that compute the same; None where it can never be told."""
+        """A key, equal for equations that compute the same; None for equations that never merge."""
         nested = any(isinstance(value, (Jaxpr, ClosedJaxpr)) for value in self.params.values())
         if nested or self.equation.effects or self.name in _NEVER_ONE:
             return None
@@ -95,7 +95,7 @@ class _Values:
         return None if isinstance(atom, Literal) else self.meanings.get(atom)
 
     def scalar(self, atom: Atom) -> Any:
-        """The number that `atom` is everywhere, or None."""
+        """The number that every element of `atom` equals, or None."""
         meaning = self.meaning(atom)
         if meaning is not None and meaning.name == "broadcast_in_dim":
             (atom, *_) = meaning.operands
@@ -107,10 +107,11 @@ class _Values:
 def redundant(closed: ClosedJaxpr) -> Rewritten:
     """`closed` with every value computed once, bit for bit the same.
 
-    Repeated equations are merged; a transpose, reshape, broadcast or choice of another becomes one;
-    products with one, conversions to the same type and whatever changes nothing go.
-    A derivative's `x == max(x, y)` is `x >= y`: XLA may make `x` twice, with two roundings. From
-    jax 0.12 on, derivatives compare `x` with `y` themselves.
+    Repeated equations are merged. A transpose of a transpose becomes one transpose, and likewise
+    for reshapes, broadcasts and choices. Products with one, conversions to the same type and other
+    equations that change nothing are left out.
+    In derivatives, `x == max(x, y)` becomes `x >= y`, because XLA may compute `x` twice, with two
+    roundings. From jax 0.12 on, derivatives compare `x` with `y` themselves.
     (A subnormal number times one is zero on a CPU that flushes it; XLA leaves the product out too.)
     """
     values = _Values()
@@ -178,7 +179,7 @@ def _other_than_neutral(meaning: _Meaning, values: _Values) -> Atom | None:
 
 
 def _changes_nothing(meaning: _Meaning) -> bool:
-    """Whether an equation whose result has its operand's shape and type is that operand."""
+    """Whether an equation returns its operand unchanged, given that shape and type are equal."""
     if len(meaning.operands) != 1:
         return False
     params = meaning.params
@@ -196,7 +197,7 @@ def _changes_nothing(meaning: _Meaning) -> bool:
 
 
 def _of_its_source(meaning: _Meaning, values: _Values) -> _Meaning:
-    """The same values computed from what a layout operand was itself computed from."""
+    """One change of layout in place of two, where possible."""
     source = values.meaning(meaning.operands[0]) if len(meaning.operands) == 1 else None
     if source is None or len(source.operands) != 1:
         return meaning
@@ -218,7 +219,7 @@ def _of_its_source(meaning: _Meaning, values: _Values) -> _Meaning:
 
 
 def _of_its_choices(meaning: _Meaning, values: _Values) -> _Meaning:
-    """A choice between choices by the same predicate, as one: a triangle of a triangle."""
+    """One choice in place of nested choices by one predicate, such as a triangle of a triangle."""
     if meaning.name != "select_n":
         return meaning
     which, *cases = meaning.operands
@@ -232,7 +233,7 @@ def _of_its_choices(meaning: _Meaning, values: _Values) -> _Meaning:
 
 
 def _of_its_operands(meaning: _Meaning, values: _Values) -> Change | None:
-    """Whether a number equals the larger or smaller of two, asked of the two; or None."""
+    """A comparison of `x` with `y` in place of `x == max(x, y)` or `x == min(x, y)`, or None."""
     if meaning.name != "eq":
         return None
     equation = meaning.equation
@@ -258,7 +259,7 @@ def _compared(
 
 
 def _source_it_equals(meaning: _Meaning) -> Var | None:
-    """The operand of a composed layout change that is none, or None."""
+    """The operand of a composed layout change that leaves it unchanged, or None."""
     if not (_keeps_the_elements(meaning) or _changes_nothing(meaning)):
         return None
     (source,) = meaning.operands
@@ -295,7 +296,7 @@ def _atom_key(atom: Atom) -> Hashable:
 
 
 def _value_key(value: Any) -> Hashable:
-    """A parameter's value, hashable where it can be, with numbers told apart by their type."""
+    """A parameter's value, hashable where possible; floats differ from equal integers."""
     if isinstance(value, (list, tuple)):
         return (type(value), *map(_value_key, value))
     if isinstance(value, float):

@@ -1,10 +1,10 @@
-"""Reshapes that merge dimensions, moved after what computes on the merged array.
+"""Reshapes that merge dimensions, moved after the equations that compute on the merged array.
 
 Attention over scores reshaped from `[b, h, s, s]` to `[b * h, s, s]` computes the same on four
-dimensions, and those can be split one by one; so the reshape moves past elementwise equations,
-broadcasts, reductions, transposes and products, as far as it goes. Values stay the same bit for
-bit: nothing is added up in another order. A reshape that splits a dimension stays where it is:
-moved, it would merge dimensions of what follows.
+dimensions, and these can be split one by one. So the reshape moves past elementwise equations,
+broadcasts, reductions, transposes and products, as far as possible. Values stay the same bit for
+bit: nothing is added up in another order. A reshape that splits a dimension stays where it is,
+because moving it would merge dimensions in the equations that follow.
 """
 
 from __future__ import annotations
@@ -43,9 +43,9 @@ class _Region:
     after: list[int] = field(default_factory=list)
 
     def worthwhile(self) -> bool:
-        """Whether a reshape moves, and no more of large arrays are left than there were.
+        """Whether a reshape moves, and neither large reshapes nor reshaped elements increase.
 
-        Those are counted that are as large as any that goes; of the rest, the elements.
+        A reshape is large if it has at least the elements of the smallest reshape that is removed.
         """
         moved = any(step.params is not None for step in self.steps.values())
         if not moved or not self.before:
@@ -133,7 +133,7 @@ def _regions(
 
 
 def _read_merged(closed: ClosedJaxpr, found: dict[int, Step]) -> set[Var]:
-    """What is read as the program has it, by equations that are no steps or by its outputs."""
+    """The variables read in merged form, by outputs, equations that are no steps, or steps."""
     equations = [eqn for index, eqn in enumerate(closed.jaxpr.eqns) if index not in found]
     atoms = [*closed.jaxpr.outvars, *(atom for eqn in equations for atom in eqn.invars)]
     wholes = (operand.whole for step in found.values() for operand in step.operands)

@@ -1,4 +1,4 @@
-"""What a pass gives back: the program, and what it changed."""
+"""The result of a pass: the program, and notes on what changed."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ class Rewritten:
     """A program after a pass.
 
     Attributes:
-        program: What it is now; the one that came in, where nothing changed.
+        program: The program after the pass; the given program if nothing changed.
         notes: One line per change, with the user's source line.
-        moved: Bytes that it sends to the host's memory and fetches back.
-        products: Products are kept, and what comes of them is computed again.
-        across: Its loops may run along what lies over several devices.
+        moved: Bytes that the program sends to host memory and fetches back.
+        products: Whether products are kept, and values computed from them are computed again.
+        across: Whether loops may run along dimensions that are divided over several devices.
     """
 
     program: ClosedJaxpr
@@ -42,8 +42,8 @@ class Change:
     """Another way to compute one equation.
 
     Attributes:
-        replacement: Computes it.
-        note: The line that tells the user; empty for a part of what another line tells.
+        replacement: Computes the results of the equation.
+        note: The line for the user; empty if the line of another change covers this one.
     """
 
     replacement: Replacement
@@ -60,6 +60,6 @@ def applied(closed: ClosedJaxpr, changes: Mapping[int, Change]) -> Rewritten:
 
 
 def noted(equation: JaxprEqn, text: str) -> str:
-    """`text` after the user's line that made `equation`, where it is known."""
+    """`text` after the user's source line of `equation`, if that line is known."""
     line = source_line(equation)
     return f"{line}: {text}" if line else text

@@ -1,7 +1,7 @@
-"""Two parts of an array that change places: a roll, as one equation.
+"""Rolls, in which two parts of an array change places, as one equation.
 
-`jnp.roll` is written as two slices that are put together, its gradient as two pads that are added.
-A loop over slices would need both ends of the array for each of them.
+JAX writes `jnp.roll` as two slices that are concatenated, and its gradient as two pads that are
+added. A loop over slices would need both ends of the array for each slice.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ def rolls(closed: ClosedJaxpr) -> Rewritten:
 
 
 def _roll(definitions: Definitions, equation: JaxprEqn) -> _Roll | None:
-    """The roll that an equation ends: its first part is the last of the source, and so on."""
+    """The roll that `equation` completes: it puts the last part of the source before the first."""
     cuts = _joined(definitions, equation)
     if len({(cut.dim, shape_of(cut.whole)) for cut in cuts}) != 1:
         return None
@@ -77,7 +77,7 @@ def _roll(definitions: Definitions, equation: JaxprEqn) -> _Roll | None:
 
 
 def _joined(definitions: Definitions, equation: JaxprEqn) -> list[Cut]:
-    """How an equation puts its result together, of one dimension."""
+    """The cuts by which `equation` joins parts: those of a concatenation, or of added pads."""
     name = equation.primitive.name
     if name == "concatenate":
         return list(cuts_of(equation))
@@ -89,14 +89,14 @@ def _joined(definitions: Definitions, equation: JaxprEqn) -> list[Cut]:
 
 
 def _is_of_zeros(pad: JaxprEqn) -> bool:
-    """Whether an equation pads one dimension, with zeros, and no other."""
+    """Whether an equation pads exactly one dimension, with zeros."""
     if pad.primitive.name != "pad" or not isinstance(pad.invars[1], Literal):
         return False
     return pad.invars[1].val == 0 and sum(map(any, pad.params["padding_config"])) == 1
 
 
 def _cut_off(definitions: Definitions, part: Atom) -> Cut | None:
-    """How a part is cut off an array, of one dimension."""
+    """The cut, along one dimension, that takes `part` from an array; None if there is none."""
     equation = definitions.equation(part)
     cuts = () if equation is None else cuts_of(equation)
     return cuts[0] if len(cuts) == 1 and not cuts[0].makes else None

@@ -1,10 +1,10 @@
-"""Scans over the rows of a transposed argument, which take each row where it lies.
+"""Scans over the rows of a transposed argument, which read each row from the argument itself.
 
 A recurrent network of batches of sequences is `lax.scan(step, start, jnp.swapaxes(x, 0, 1))`. The
 transpose is a second array as large as `x`, alive from the first step to the gradient's last. Here
 the scan counts its steps and takes row `i` of `x` itself.
 
-For a GPU: on a CPU, where slices stay in the caches, batches in slices are faster.
+Only for a GPU. On a CPU, slices of the batch are faster, because they stay in the caches.
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ if TYPE_CHECKING:
     from memsafe.programs import Read
 
     _Transposed = Mapping[int, JaxprEqn]
-    """By their places among a scan's operands: the equations that transpose an argument."""
+    """The equations that transpose an argument, by their positions among a scan's operands."""
 
 __all__ = ["rows_in_place"]
 
 
 def rows_in_place(closed: ClosedJaxpr) -> Rewritten:
-    """`closed`, whose scans take the rows of arguments that only scans read transposed."""
+    """`closed` with scans that read rows of an argument itself if only scans read its transpose."""
     transposes = _transposes(closed)
     changes = {}
     for index, equation in enumerate(closed.jaxpr.eqns):
@@ -47,7 +47,7 @@ def rows_in_place(closed: ClosedJaxpr) -> Rewritten:
 
 
 def _transposes(closed: ClosedJaxpr) -> dict[Var, JaxprEqn]:
-    """The equations that transpose an argument for nothing but scans over its rows."""
+    """The equations that transpose an argument, by result, if only scans read the rows of it."""
     found: dict[Var, JaxprEqn] = {}
     arguments = set(closed.jaxpr.invars)
     elsewhere = {atom for atom in closed.jaxpr.outvars if isinstance(atom, Var)}
@@ -61,7 +61,7 @@ def _transposes(closed: ClosedJaxpr) -> dict[Var, JaxprEqn]:
 
 
 def _scanned(equation: JaxprEqn) -> Iterator[tuple[int, Var]]:
-    """The operands of which a scan takes one row in each step, and their places."""
+    """The operands of which a scan reads one row in each step, with their positions."""
     if equation.primitive.name == "scan":
         first = sum(scan_operands(equation))
         operands = enumerate(equation.invars[first:], first)
@@ -69,7 +69,7 @@ def _scanned(equation: JaxprEqn) -> Iterator[tuple[int, Var]]:
 
 
 def _taken(equation: JaxprEqn, rows: _Transposed, read: Read) -> Sequence[Array]:
-    """The results of the scan, which takes rows by their number."""
+    """The results of the scan, with a body that reads rows by their number."""
     ((name, body),) = sub_jaxprs_of(equation).items()
 
     def run(*given: Array) -> list[Array]:
@@ -83,7 +83,7 @@ def _taken(equation: JaxprEqn, rows: _Transposed, read: Read) -> Sequence[Array]
 
 
 def _row(transpose: JaxprEqn, number: Array, read: Read) -> Array:
-    """One row of the transposed array, of the array as it is."""
+    """One row of the transposed array, read from the array before the transpose."""
     dim, *others = transpose.params["permutation"]
     argument = read(transpose.invars[0])
     row = lax.dynamic_index_in_dim(

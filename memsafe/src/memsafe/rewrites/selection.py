@@ -1,15 +1,16 @@
-"""A sort of which a few elements are read, as a median reads it, by selection in passes.
+"""Selection in passes, in place of a sort of which a few elements are read, as by a median.
 
-An element of a given rank is the largest number below which at most so many elements lie. It is
-found from its highest bits down, a few bits in each pass: a pass counts what lies below each
-number that they could make. What is counted is the monotone image of the elements in unsigned
-integers, so that the result is exact. Each pass makes the elements again, in slices.
+The element of rank r is the largest number below which at most r elements lie. It is found from
+its highest bits down, a few bits in each pass. A pass counts the elements below each number that
+these bits could make. It counts the monotone image of the elements in unsigned integers, so the
+result is exact. Each pass computes the elements again, in slices.
 
-Values of JAX's sort order: NaNs of either sign last, and -0.0 as 0.0 where places are asked for.
-Where both zeros are among the elements, the sign of a zero that is selected may be the other.
+The order is that of JAX's sort: NaNs of either sign come last, and -0.0 counts as 0.0 if places
+(positions before the sort) are asked for. If both zeros are among the elements, a zero that is
+selected may have the other sign.
 
-XLA's sort takes 350 ns for each of 9 million elements on a CPU (2 cores, jax 0.10.2, 2026-11-25),
-a pass of distances in 3 dimensions with 30 pivots 2 to 3.
+XLA's sort takes 350 ns for each of 9 million elements on a CPU (2 cores, jax 0.10.2, 2026-11-25).
+A pass over distances in 3 dimensions with 30 pivots takes 2 to 3 ns.
 """
 
 from __future__ import annotations
@@ -45,13 +46,13 @@ if TYPE_CHECKING:
 __all__ = ["selected"]
 
 _FEWEST_ELEMENTS = 1 << 14
-"""Fewer are sorted in no time."""
+"""Minimum number of sorted elements; sorting fewer takes little time."""
 
 _MOST_ELEMENTS = 1 << 32
-"""More are not counted by 32 bits."""
+"""The number of elements must be below this, because 32 bits count them."""
 
 _LITTLE = 16
-"""What is so many times smaller than the elements is made once, and kept."""
+"""A value at least this many times smaller than the elements is computed once, and kept."""
 
 _REDUCTIONS = ("reduce_and", "reduce_max", "reduce_min", "reduce_or", "reduce_sum")
 
@@ -86,7 +87,7 @@ def _sorts(closed: ClosedJaxpr) -> Iterator[_Sort]:
 
 
 def _is_selectable(sort: JaxprEqn) -> bool:
-    """Whether it sorts one dimension, of numbers, alone or with their places."""
+    """Whether it sorts a one-dimensional array of numbers, alone or with their places."""
     values = sort.invars[0]
     kind = type_of(values)
     return (
@@ -109,15 +110,15 @@ _FLOATS = tuple(map(jnp.dtype, (jnp.bfloat16, jnp.float16, jnp.float32, jnp.floa
 
 @dataclass(slots=True, kw_only=True)
 class _Sort:
-    """A sort, and all that is read of it.
+    """A sort, and the equations that read its results.
 
     Attributes:
-        closed: The program; once followed, what does not depend on the sort comes first in it.
-        definitions: Its definitions.
-        users: The equations that read a value.
-        sort: The equation.
-        reads: The equations that read elements of the sorted values or places, and which.
-        writes: The equations that put elements of few ranks back to their places.
+        closed: The program; `is_followed` moves what depends on `reads` or `writes` to its end.
+        definitions: The definitions of the program.
+        users: The equations that read each value.
+        sort: The equation that sorts.
+        reads: The equations that read some sorted values or places, and the ranks of these.
+        writes: The equations that add numbers at places of a few ranks; the ranks and numbers.
         of_places: Whether places are asked for.
         found: The values and places of the ranks, once computed.
     """
@@ -132,7 +133,10 @@ class _Sort:
     found: dict[Ranks, tuple[Array, Array]] = field(default_factory=dict)
 
     def is_followed(self) -> bool:
-        """Whether all that is read of it are elements of few ranks, known before any is read."""
+        """Whether only elements of a few ranks are read, all known before any element is read.
+
+        Reductions over all elements may read the sorted values too.
+        """
         values, *places = self.sort.outvars
         if not self._is_read(values) or not all(map(self._is_read_or_written, places)):
             return False
@@ -155,7 +159,7 @@ class _Sort:
         return sum(each.count for each in self.ranks)
 
     def _is_read(self, values: Var) -> bool:
-        """Whether elements are read, or all of them in no order."""
+        """Whether each reader takes elements of given ranks, or all elements in any order."""
         if values in self.closed.jaxpr.outvars:
             return False
         for each in self.users.get(values, ()):
@@ -167,7 +171,7 @@ class _Sort:
         return True
 
     def _is_unordered(self, equation: JaxprEqn) -> bool:
-        """Whether no more than a reduction over all elements comes of what an equation makes."""
+        """Whether an equation, or all that uses its result, reduces all elements in any order."""
         name, size = equation.primitive.name, size_of(self.sort.invars[0])
         if name in _REDUCTIONS:
             return size_of(equation.outvars[0]) == 1
@@ -180,7 +184,7 @@ class _Sort:
         return size_of(result) == size and not is_result and all(map(self._is_unordered, users))
 
     def _is_read_or_written(self, places: Var) -> bool:
-        """Whether places are read, or only what has few ranks is put to them."""
+        """Whether each reader takes places of given ranks, or adds numbers at a few places."""
         if places in self.closed.jaxpr.outvars:
             return False
         for each in self.users.get(places, ()):
@@ -204,7 +208,7 @@ class _Sort:
         return equation is not None and equation.primitive.name == "iota"
 
     def changes(self) -> Iterator[tuple[int, Change]]:
-        """Another way to compute what reads the sorted elements, by index."""
+        """Changes of the sort and of the equations that use its results, by index."""
         bits = bits_of(type_of(self.sort.invars[0]))
         passes = len(shifts_of(bits, self._count))
         if self.of_places:
@@ -213,7 +217,7 @@ class _Sort:
         text = f"{self._count} of {size} sorted elements selected in {passes} passes"
         for index, equation in enumerate(self.closed.jaxpr.eqns):
             if equation is self.sort:
-                # What is reduced in any order is reduced as it lies.
+                # Reductions over all elements read them unsorted.
                 replacement: Any = lambda read: [read(atom) for atom in self.sort.invars]  # noqa: E731
                 yield index, Change(replacement=replacement, note=noted(self.sort, text))
             elif equation in self.reads:
@@ -268,12 +272,12 @@ class _Sort:
 
     @property
     def _sizes(self) -> tuple[int, int]:
-        """The bits of an element and, if they are asked for, of a place."""
+        """The bits of an element, and of a place; 0 if places are not asked for."""
         bits = bits_of(type_of(self.sort.invars[0]))
         return bits, self._bits_of_places if self.of_places else 0
 
     def _image(self, read: Read) -> Callable[[], Array]:
-        """What makes the image of the elements from what is little, wherever it is traced."""
+        """A function that computes the image of the elements from small values, in any trace."""
         operand = self.sort.invars[0]
         origin = self._origin(operand)
 
@@ -291,7 +295,7 @@ class _Sort:
         return image
 
     def _origin(self, value: Atom) -> list[JaxprEqn]:
-        """The equations that make `value` and can be split, from what is little or cannot be."""
+        """The equations that make `value` and can be split, from small or unsplittable values."""
         found: set[JaxprEqn] = set()
         waiting = [value]
         while waiting:
@@ -306,7 +310,7 @@ class _Sort:
 
 
 def _parted(closed: ClosedJaxpr, sources: set[JaxprEqn]) -> tuple[ClosedJaxpr, list[JaxprEqn]]:
-    """`closed` with all that depends on `sources` in the end, and that."""
+    """`closed` with `sources` and all equations that depend on them last, and a list of these."""
     first: list[JaxprEqn] = []
     last: list[JaxprEqn] = []
     made: set[Atom] = set()

@@ -1,7 +1,7 @@
-"""Equations on arrays whose dimensions an earlier reshape merges, before it merges them.
+"""Equations computed on the separate dimensions that an earlier reshape merges.
 
-A rule exists for what gives the same bits either way: elementwise equations, broadcasts,
-transposes, products, and reductions that add nothing up in another order.
+Equations that give the same bits either way have a rule: elementwise equations, broadcasts,
+transposes, products, and reductions whose additions keep their order.
 """
 
 from __future__ import annotations
@@ -49,22 +49,22 @@ _REDUCTIONS = {
     "reduce_prod": False,
     "reduce_sum": False,
 }
-"""Reductions, and whether the order in which they take elements leaves no trace.
+"""Reductions, and whether their result is the same in any order of the elements.
 
-(It may in the sign of a zero that is a maximum or minimum, which XLA leaves open either way.)
+(The sign of a zero that is a maximum or minimum may differ; XLA leaves it open either way.)
 """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Operand:
-    """An operand with its dimensions apart.
+    """An operand with separate dimensions.
 
     Attributes:
-        source: Reads it.
-        groups: How its dimensions were merged.
+        source: Computes the operand.
+        groups: How the program merges its dimensions.
         region: The variable whose separate form it reads, or None.
-        whole: The variable that it reads as the program has it, or None.
-        reshaped: Elements that a new reshape takes to give it, 0 for none.
+        whole: The variable that it reads in the program's own shape, or None.
+        reshaped: Number of elements that a new reshape makes for it; 0 without one.
     """
 
     source: Source
@@ -76,13 +76,13 @@ class Operand:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Step:
-    """An equation on arrays whose dimensions are apart.
+    """An equation on arrays with separate dimensions.
 
     Attributes:
-        equation: The one that it stands for.
-        operands: What it reads.
-        groups: How the equation's result merges the dimensions of this one's.
-        params: In the place of the equation's own; None: the result is the operand itself.
+        equation: The program's equation that the step stands for.
+        operands: The operands of the step.
+        groups: How the equation's result merges the dimensions of the step's result.
+        params: Parameters in place of the equation's; None if the result is the operand itself.
     """
 
     equation: JaxprEqn
@@ -95,11 +95,11 @@ class Step:
         return self.equation.outvars[0]
 
     def merged(self) -> bool:
-        """Whether the equation's result has fewer dimensions, or others, than this one's."""
+        """Whether the equation's result has another shape than the step's result."""
         return expanded(self.groups) != tuple(shape_of(self.result()))
 
     def computed(self, read: Read, separate: Separate) -> Array:
-        """The result with its dimensions apart; `separate` holds those of the steps before."""
+        """The result with separate dimensions; `separate` holds the results of earlier steps."""
         operands = [operand.source(read, separate) for operand in self.operands]
         if self.params is None:
             return operands[0]
@@ -140,7 +140,7 @@ def is_reshape(equation: JaxprEqn) -> bool:
 
 
 def _read(atom: Atom, steps: dict[Var, Step]) -> Operand:
-    """`atom` with its dimensions as separate as they are known."""
+    """`atom` with the separate dimensions that an earlier step gives it, or as written."""
     if isinstance(atom, Literal) or atom not in steps:
         return _as_written(atom)
     return Operand(
@@ -157,7 +157,7 @@ def _as_written(atom: Atom) -> Operand:
 
 
 def _reshape(equation: JaxprEqn, steps: dict[Var, Step]) -> Step | None:
-    """A reshape that merges, as nothing to compute yet."""
+    """A reshape that merges, as a step that computes nothing yet, or None."""
     operand = _read(equation.invars[0], steps)
     groups = merging(expanded(operand.groups), shape_of(equation.outvars[0]))
     if groups is None or (operand.region is None and max(map(len, groups)) <= 1):
@@ -192,7 +192,7 @@ def _elementwise(
 def _adapted(
     operand: Operand, atom: Atom, groups: Groups, definitions: Definitions
 ) -> Operand | None:
-    """`operand` with its dimensions apart as in `groups`, or of size one; None if it cannot."""
+    """`operand` with dimensions separate as in `groups`, or of size one; None if it cannot."""
     sizes = shape_of(atom)
     if not sizes:
         return operand
@@ -222,7 +222,7 @@ def _adapted(
 
 
 def _rebroadcast(broadcast: JaxprEqn, wanted: Groups) -> Operand | None:
-    """A broadcast straight to separate dimensions; None where it carries a merged one."""
+    """A broadcast straight to separate dimensions; None if its operand has a merged dimension."""
     if broadcast.primitive.name != "broadcast_in_dim":
         return None
     dims = broadcast.params["broadcast_dimensions"]
@@ -279,7 +279,7 @@ def _reduction(equation: JaxprEqn, operand: Operand) -> Step | None:
 
 
 def _product(equation: JaxprEqn, steps: dict[Var, Step]) -> Step | None:
-    """A product of both operands' separate dimensions, or of one's where they do not fit."""
+    """A product on separate dimensions of both operands, or of one if they do not fit together."""
     apart_each = [_read(atom, steps) for atom in equation.invars]
     as_written = [_as_written(atom) for atom in equation.invars]
     left, right = zip(apart_each, as_written, strict=True)
@@ -291,7 +291,7 @@ def _product(equation: JaxprEqn, steps: dict[Var, Step]) -> Step | None:
 
 
 def _fitting_product(equation: JaxprEqn, left: Operand, right: Operand) -> Step | None:
-    """The product; None where dimensions summed over are not separate or batches differ."""
+    """The product; None if a dimension summed over merges several, or if batches differ."""
     (left_inner, right_inner), (left_batch, right_batch) = equation.params["dimension_numbers"]
     inner = [
         (left.groups[a], right.groups[b]) for a, b in zip(left_inner, right_inner, strict=True)

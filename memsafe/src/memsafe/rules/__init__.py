@@ -102,7 +102,7 @@ def has_halos(equation: JaxprEqn) -> bool:
 
 
 def wraps(equation: JaxprEqn, factor: Factor) -> bool:
-    """Whether results go on beyond an end from the other one, if the operands do."""
+    """Whether results wrap around at their ends along a factor, if the operands do."""
     if not has_halos(equation) or equation.primitive.name == "iota":
         return False
     pairs = [*zip(equation.invars, factor.operands, strict=True)]
@@ -111,18 +111,18 @@ def wraps(equation: JaxprEqn, factor: Factor) -> bool:
 
 
 def unshifted_factors_of(equation: JaxprEqn) -> tuple[Factor, ...]:
-    """An equation's factors, with each operand whole whose pieces are not cut side by side."""
+    """An equation's factors after `unshifted`, without those with a merge that it changes."""
     found = ((factor, unshifted(equation, factor)) for factor in factors_of(equation))
     return tuple(even for factor, even in found if even == factor or even.merge is None)
 
 
 def unshifted(equation: JaxprEqn, factor: Factor) -> Factor:
-    """`factor` with each operand whole whose pieces are not cut side by side."""
+    """`factor`, with each operand whole that its pieces do not tile (see `tiles`)."""
     operands = zip(equation.invars, factor.operands, strict=True)
     kept = tuple(axis if axis and tiles(atom, factor, axis) else None for atom, axis in operands)
     return factor if kept == factor.operands else replace(factor, operands=kept)
 
 
 def tiles(atom: Any, factor: Factor, axis: Axis) -> bool:
-    """Whether the pieces of an array lie side by side and are all of it."""
+    """Whether the pieces of an array lie side by side and cover the whole array."""
     return not axis.has_halo and atom.aval.shape[axis.dim] == factor.size * axis.block

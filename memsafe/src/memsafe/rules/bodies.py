@@ -43,14 +43,15 @@ ADDED: Mapping[str, slice] = MappingProxyType(
         "select_n": slice(1, None),
     }
 )
-"""Of parts as these operands they make a part; their other operands are whole."""
+"""By primitive, the operands that may be parts; the result is then a part. Others are whole."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Body:
     """One program, and the slot of each of its inputs and results.
 
-    Values of one slot are in one state: those that branches share, or that a loop carries.
+    Values of one slot have the same state: the values that branches share, or the input and the
+    result of a value that a loop carries.
     """
 
     closed: ClosedJaxpr
@@ -58,7 +59,7 @@ class Body:
     results: tuple[int, ...]
 
     def ends(self) -> Iterator[tuple[int, Var | Literal]]:
-        """The slots with the inputs and results in them."""
+        """Pairs of a slot and an input or result in it."""
         yield from zip(self.inputs, self.closed.jaxpr.invars, strict=True)
         yield from zip(self.results, self.closed.jaxpr.outvars, strict=True)
 
@@ -90,7 +91,7 @@ class Division:
         return _Run(division=self, number=number, piece=piece).results(inputs)
 
     def begun(self, slot: int, value: Array, piece: Piece) -> Array:
-        """What a loop carries at first: of what is summed, the first piece has all."""
+        """The initial value of a loop's carry; of a summed value, the first piece has all."""
         return _first_alone(value, piece) if self.slots[slot] is SUMMED else value
 
 

@@ -32,13 +32,13 @@ __all__ = ["RULES", "Assembled", "unsliced"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Form:
-    """How the operands and results of an equation are inputs and results of its programs.
+    """How an equation's operands and results map to inputs and results of its programs.
 
     Attributes:
         bodies: The programs.
-        operands: The slot of each operand; None of the one that chooses a branch.
+        operands: The slot of each operand; None for the one that chooses a branch.
         results: The slot of each result.
-        rows: The slots of which each step has a row: their first dimension counts the steps.
+        rows: The slots that have one row per step: their first dimension counts the steps.
     """
 
     bodies: Bodies
@@ -84,7 +84,7 @@ def _form(equation: JaxprEqn) -> _Form:
 
 
 def _factors(equation: JaxprEqn) -> tuple[Factor, ...]:
-    """What follows from each dimension of each operand, but that of the steps."""
+    """The factors that follow from slicing a dimension of an operand, except that of the steps."""
     if draws_anew(equation):
         return ()
     form = _form(equation)
@@ -122,7 +122,7 @@ def _factor(form: _Form, division: Division, size: int) -> Factor:
 def unsliced(equation: JaxprEqn, kind: Kind) -> frozenset[int]:
     """The results of a loop or branch that are of this kind while all others are sliced.
 
-    Along the factor that slices the most of them.
+    Uses the factor that slices the most elements of the results.
     """
     if equation.primitive.name not in RULES or has_effects(equation):
         return frozenset()
@@ -191,12 +191,12 @@ def _steps(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Assembled:
-    """The merge where some results are summed, others put together from slices.
+    """The merge if some results are summed, and others are assembled from slices.
 
     Its state ends with the place of each slice.
 
     Attributes:
-        kinds: The state of each result; of its axis, the dimension counts.
+        kinds: The state of each result; of an axis, only the dimension is used.
     """
 
     kinds: tuple[Kind, ...]
@@ -224,7 +224,7 @@ class Assembled:
     def combine(
         self, state: tuple[Array, ...], part: tuple[Array, ...], *, first: Array
     ) -> tuple[Array, ...]:
-        """Sums added, slices put in place; of what is whole, the last."""
+        """Adds sums, puts slices in place, and takes whole values from the last piece."""
         places = iter(part[len(self.kinds) :])
         done = []
         for kind, old, new in zip(self.kinds, state, part, strict=False):
@@ -246,7 +246,7 @@ class Assembled:
         return SUM.finish(equation, results, operands)
 
     def state_avals(self, equation: JaxprEqn) -> tuple[ShapedArray, ...]:
-        """Results, sums in the type that they are held in, and places."""
+        """Results (sums in the type that they are held in), then the places of slices."""
         avals: list[Any] = [variable.aval for variable in equation.outvars]
         held = SUM.state_avals(equation)
         results = [

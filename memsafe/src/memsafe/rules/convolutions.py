@@ -28,7 +28,7 @@ __all__ = ["RULES", "Taps", "is_apart"]
 def _convolution_factors(equation: JaxprEqn) -> tuple[Factor, ...]:
     """Images, output features, input features, and a long kernel's taps; the last two are merged.
 
-    Groups tie features to each other (or to images): what they tie is not offered.
+    Groups tie features to each other (or to images). Tied dimensions have no factor.
     """
     params = equation.params
     left, right, out = params["dimension_numbers"]
@@ -48,10 +48,10 @@ def _convolution_factors(equation: JaxprEqn) -> tuple[Factor, ...]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Taps(Monoid):
-    """The sum over a spatial dimension of the kernel, of which a piece meets a part of the images.
+    """The sum over a spatial dimension of the kernel; each piece needs a part of the images.
 
     Attributes:
-        at: Which spatial dimension.
+        at: The index of the spatial dimension.
     """
 
     at: int
@@ -59,9 +59,9 @@ class Taps(Monoid):
     def part(
         self, equation: JaxprEqn, factor: Factor, operands: Sequence[Array], piece: Piece
     ) -> tuple[Array, ...]:
-        """The convolution of the part with the piece: what is counted is not in the kernel.
+        """The convolution of the image's part with the kernel's piece; counted indices are zero.
 
-        Its zeros meet the image there: an infinity of the image gives NaN, see README.md.
+        Zeros of the kernel times an infinity of the image give NaN, see README.md.
         """
         image, kernel = operands
         cut, axis = factor.operands
@@ -75,7 +75,7 @@ class Taps(Monoid):
 
 
 def _taps(equation: JaxprEqn) -> Iterator[Factor]:
-    """The spatial dimensions of kernels that are longer than what comes out: of their gradients."""
+    """Spatial dimensions whose kernel is longer than the result, as in gradients of kernels."""
     params = equation.params
     left, right, out = params["dimension_numbers"]
     for at, (low, _) in enumerate(params["padding"]):
@@ -106,7 +106,7 @@ def _carried(
 
 
 def _floats(equation: JaxprEqn) -> bool:
-    """Whether parts add up as the whole does: small integers may be rounded or cut to a result."""
+    """Whether parts add up to the whole; small integers may be rounded or cut to a result."""
     atoms: list[Any] = [*equation.invars, *equation.outvars]
     return all(jnp.issubdtype(atom.aval.dtype, jnp.inexact) for atom in atoms)
 

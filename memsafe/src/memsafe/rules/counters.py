@@ -57,13 +57,13 @@ def _iota_of_piece(
         term = times(index, math.prod(whole[dim + 1 :]))
         along = [size if other == dim else 1 for other in range(len(shape))]
         total = plus(total, Wide(term.high.reshape(along), term.low.reshape(along)))
-    # Where 32 bits count them all, the upper word is a constant that needs no memory.
+    # If 32 bits can count all elements, the upper word is a constant that needs no memory.
     high = total.high if math.prod(whole) > _WORD else jnp.uint32(0)
     return [jnp.broadcast_to(word, shape) for word in (high, total.low)]
 
 
 def times(index: Array, stride: int) -> Wide:
-    """The product with a number of 64 bits, modulo 2**64."""
+    """The product of an index and a stride of 64 bits, modulo 2**64."""
     low, high = jnp.uint32(stride % _WORD), jnp.uint32(stride // _WORD)
     return Wide(_upper_word(index, stride % _WORD) + index * high, index * low)
 

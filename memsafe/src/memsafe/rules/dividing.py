@@ -1,4 +1,4 @@
-"""Which values of an equation's programs are sliced, summed or whole, if some are sliced."""
+"""Finds which values of an equation's programs are sliced, summed or whole, if some are sliced."""
 
 from __future__ import annotations
 
@@ -29,16 +29,16 @@ _NAMES = """
     broadcast_in_dim copy imag neg real reduce_sum reshape rev slice squeeze transpose
 """
 _RESHAPED = frozenset(_NAMES.split())
-"""Of a sum of parts they make the sum of what they make of each part."""
+"""Primitives whose results on the parts of a sum add up to the result on the sum."""
 
 _OVER_DEVICES = frozenset(("psum", "psum_invariant"))
-"""So do sums over devices, of one array."""
+"""Sums over devices; the same holds for them if they have one operand."""
 
 _SCALED = {"div": (0,), "dot_general": (0, 1), "dynamic_slice": (0,), "mul": (0, 1)}
-"""The same of one part and something whole: which operand may be the part.
+"""By primitive, the operands of which one may be a part if all other operands are whole.
 
-Of parts, one may be zero, or two of opposite sign: divided by zero or multiplied by infinity, they
-add up to NaN, where their sum gives infinity. README.md says so.
+A part may be zero, or two parts may have opposite signs. Divided by zero or multiplied by infinity,
+such parts add up to NaN, where their sum gives infinity. README.md says so.
 """
 
 
@@ -70,7 +70,7 @@ class Bodies:
         self.known: dict[tuple[int, int], tuple[Factor, ...]] = {}
 
     def divided(self, slots: Mapping[int, Axis]) -> Division:
-        """What follows from slicing these slots. Raises Indivisible."""
+        """The division that follows from slicing these slots. Raises Indivisible."""
         return _Search(self).found(slots)
 
     def factors_of(self, number: int, index: int) -> tuple[Factor, ...]:
@@ -82,7 +82,7 @@ class Bodies:
 
 
 class _Search:
-    """Follows sliced values to all that must be sliced with them."""
+    """Follows sliced values to all values that must be sliced with them."""
 
     def __init__(self, bodies: Bodies) -> None:
         self.of = bodies
@@ -124,7 +124,7 @@ class _Search:
             raise Indivisible
 
     def _follow(self, number: int, value: Var) -> None:
-        """Slices what makes a value and what reads it; a value that cannot be made so is cut."""
+        """Slices a value's maker and readers. If the maker cannot, the value is cut when used."""
         axis, body = self.axes[number][value], self.of.bodies[number]
         if value in self.of.makers[number]:
             if not self._made(number, *self.of.makers[number][value], axis):
@@ -191,7 +191,7 @@ class _Search:
         ]
 
     def _summed(self) -> bool:
-        """Whether more slots turned out to be summed."""
+        """Computes the state of every value; returns whether the state of any slot changed."""
         before = dict(self.slots)
         self.kinds = []
         for number, body in enumerate(self.of.bodies):
@@ -251,7 +251,7 @@ class _Kinds:
 
 
 def _keeps_sums(equation: JaxprEqn, kinds: Sequence[Kind]) -> bool:
-    """Whether what an equation makes of parts is a part of what it makes of their sum."""
+    """Whether an equation's results on the parts of a sum add up to its result on the sum."""
     name = equation.primitive.name
     made = aval_of(equation.outvars[0]).dtype
     pairs = zip(equation.invars, kinds, strict=True)
@@ -278,7 +278,7 @@ def _pads_with_zeros(equation: JaxprEqn) -> bool:
 
 
 def _is_sum(equation: JaxprEqn, factor: Factor) -> bool:
-    """Whether parts are added, in a type that holds each: what half precision holds may be less."""
+    """Whether parts are added in a type that can hold each of them; half precision may overflow."""
     types = (aval_of(value).dtype for value in equation.outvars)
     return factor.merge is SUM and all(
         not jnp.issubdtype(dtype, jnp.inexact) or _reach(dtype) >= _reach(jnp.float32)
@@ -289,8 +289,8 @@ def _is_sum(equation: JaxprEqn, factor: Factor) -> bool:
 def _holds(made: Any, part: Any) -> bool:
     """Whether parts of a sum add up in the type `made` as in their own type.
 
-    Integers of another type wrap elsewhere, and a part may be too large for half precision that a
-    sum fits. Parts of over 1e38 are not thought of.
+    Integers of another type wrap at another value. A part may be too large for half precision
+    although the sum fits. Parts of over 1e38 are not considered.
     """
     if made == part:
         return True
@@ -300,7 +300,7 @@ def _holds(made: Any, part: Any) -> bool:
 
 
 def _reach(dtype: Any) -> int:
-    """The exponent from which on numbers are infinite."""
+    """The exponent of the smallest power of two that is infinite in this type."""
     limits: Any = jnp.finfo
     return int(limits(dtype).maxexp)
 

@@ -37,16 +37,16 @@ _NAMES = """
 """
 
 NAMES = frozenset(_NAMES.split())
-"""Most of them, of every jax that memsafe is tested on; some stretch dimensions of size 1."""
+"""Most elementwise primitives of every tested jax; some stretch dimensions of size 1."""
 
 _OVER_DEVICES = ("pmax", "pmin", "psum", "psum_invariant")
-"""Those that do so over the devices inside `shard_map`, which all take the same slices."""
+"""Elementwise reductions over the devices in `shard_map`, which all take the same slices."""
 
 
 def apply_unchanged(
     equation: JaxprEqn, _factor: Factor, operands: Sequence[Array], _piece: Piece
 ) -> list[Array]:
-    """The equation as it is written, for primitives whose parameters tell no shape."""
+    """The equation as it is written, for primitives whose parameters contain no shape."""
     return bind(equation, operands)
 
 
@@ -69,7 +69,7 @@ def _factors_of_shape(equation: JaxprEqn) -> tuple[Factor, ...]:
 def _along_each_dimension(
     operands: tuple[tuple[int, ...], ...], shape: tuple[int, ...], results: int
 ) -> tuple[Factor, ...]:
-    """Remembered, for most equations are of this kind and their shapes repeat."""
+    """Cached, because most equations are elementwise and their shapes repeat."""
     return tuple(
         Factor(
             size=size,
@@ -92,18 +92,18 @@ def _stretches(operand: tuple[int, ...], shape: tuple[int, ...]) -> bool:
 
 
 def _bitcast_factors(equation: JaxprEqn) -> tuple[Factor, ...]:
-    """Those of a type as wide: else elements become dimensions, also of a scalar."""
+    """Every dimension if the types are equally wide: else shapes differ, even those of scalars."""
     same = shape_of(equation.invars[0]) == shape_of(equation.outvars[0])
     return _factors(equation) if same else ()
 
 
 def _factors_of_one(equation: JaxprEqn) -> tuple[Factor, ...]:
-    """Those of an equation of one array: several may differ in shape."""
+    """Every dimension if there is only one operand: several operands may differ in shape."""
     return _factors(equation) if len(equation.invars) == 1 else ()
 
 
 def _placed_factors(equation: JaxprEqn) -> tuple[Factor, ...]:
-    """Every dimension: a slice is placed as the array is, with as much of each device's part."""
+    """Every dimension; a slice is sharded like the array, with an equal share on each device."""
     sharding = equation.params["sharding"]
     if not isinstance(sharding, NamedSharding):
         return ()

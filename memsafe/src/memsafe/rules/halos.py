@@ -1,8 +1,8 @@
-"""Dimensions along which an element comes of its neighbours: a piece has a halo in the operand.
+"""Dimensions along which a result element depends on neighbouring elements of the operand.
 
-What lies beyond the operand's ends is filled here, by who reads it, with what the equation pads
-it with. So a loop may compute a chain of stencils: each piece of an operand is as much longer as
-all that comes of it needs, and what two pieces both hold is computed twice.
+A piece of the operand has a halo along them. The equation that reads the halo fills the elements
+beyond the operand's ends with its padding. So one loop can compute a chain of stencils: each piece
+of an operand has the halo that all its readers need. Elements in two pieces are computed twice.
 """
 
 from __future__ import annotations
@@ -30,22 +30,22 @@ if TYPE_CHECKING:
     from memsafe.factors import Piece
 
     Windows = Mapping[int, "_Window"]
-    """By dimension of the result."""
+    """Windows by dimension of the result."""
 
 __all__ = ["RULES", "piece_of_operand"]
 
 _JOINED = 8
-"""The most operands of a concatenation: a piece cuts a window of each."""
+"""Maximum number of operands of a concatenation that is split: a piece reads a window of each."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Window:
-    """What of an operand a result's index i comes from: `span` elements from i · stride + first.
+    """The operand elements that result index i depends on: `span` from i · stride + first.
 
     Attributes:
         dim: The dimension of the operand.
-        dilation: As many elements stand for one of the operand, which has gaps between its own.
-            Of stride and dilation, one is 1.
+        dilation: Distance between neighbouring operand elements; above one, there are gaps
+            between them. Either stride or dilation is 1.
     """
 
     dim: int
@@ -55,7 +55,7 @@ class _Window:
     dilation: int = 1
 
     def factor(self, equation: JaxprEqn, dim: int) -> Factor:
-        """The factor of dimension `dim` of the only result; the others are carried whole."""
+        """The factor of dimension `dim` of the only result; only the first operand carries it."""
         size = -(-shape_of(equation.outvars[0])[dim] // self.dilation)
         before = -self.first // self.dilation
         after = (self.first + self.span - 2) // self.dilation + 2 - self.stride
@@ -64,7 +64,7 @@ class _Window:
         return Factor(size=size, operands=(axis, *whole), results=(Axis(dim, self.dilation),))
 
     def ends(self, count: int, read: int) -> tuple[int, int]:
-        """How many elements without a value `count` come from below and above `read` of them."""
+        """The padding below and above `read` operand elements that gives `count` results."""
         low = -self.first % self.dilation
         needed = (count - 1) * self.stride + self.span
         return low, needed - low - (read - 1) * self.dilation - 1
@@ -100,7 +100,7 @@ def _padded(equation: JaxprEqn, dim: int, _: Array, ends: tuple[int, int]) -> di
 
 
 def _convolution_windows(equation: JaxprEqn) -> Windows:
-    """The spatial dimensions."""
+    """The windows of spatial dimensions; a dimension with both stride and dilation has none."""
     params = equation.params
     left, right, out = params["dimension_numbers"]
     if params.get("out_sharding") is not None:
@@ -151,9 +151,10 @@ class _Kind:
     """A primitive whose first operand is read in windows.
 
     Attributes:
-        windows: Those of each dimension of the result that has any.
-        params: What differs on a piece of the operand that is padded at its ends.
-        fill: What lies beyond the operand's ends, of all operands; None: nobody reads it.
+        windows: Returns the window of each result dimension that has one.
+        params: Returns the parameters that differ on a piece of the operand, padded at its ends.
+        fill: Returns the value beyond the operand's ends, given all operands. None if no window
+            reads beyond the ends.
     """
 
     windows: Callable[[JaxprEqn], Windows]
@@ -178,7 +179,7 @@ _KINDS: Mapping[str, _Kind] = {
 
 
 def _rule(name: str, others: Rule) -> Rule:
-    """The rule `others` with the dimensions that have windows."""
+    """The rule `others`, extended to the dimensions that have windows."""
     kind = _KINDS[name]
 
     def factors(equation: JaxprEqn) -> tuple[Factor, ...]:
@@ -210,7 +211,7 @@ def _rule(name: str, others: Rule) -> Rule:
 def piece_of_operand(
     x: Array, at: int, finest: Factor, factor: Factor, piece: Piece
 ) -> tuple[Array, Axis]:
-    """A piece of an operand, which is cut here if it comes whole; and what it covers."""
+    """A piece of an operand and the axis that it covers; a whole operand is cut here."""
     cut = factor.operands[at]
     if cut is not None:
         return x, cut
@@ -243,7 +244,7 @@ def _joint(equation: JaxprEqn) -> Iterator[Factor]:
 def _joined(
     equation: JaxprEqn, factor: Factor, operands: Sequence[Array], piece: Piece
 ) -> list[Array]:
-    """Of each operand the window that the piece spans, and of these the one it is in."""
+    """Cuts the piece's window from each operand, and takes each element from its own operand."""
     (axis,) = factor.results
     assert axis is not None
     if axis.dim != equation.params["dimension"]:
@@ -269,7 +270,10 @@ def _scatter_factors(equation: JaxprEqn) -> tuple[Factor, ...]:
 
 
 def _scattered(equation: JaxprEqn, dim: int) -> Factor | None:
-    """A piece comes of all windows that it lies in, and of all that lies in those windows."""
+    """The factor of a dimension that windows span; None for any other dimension.
+
+    A piece depends on all windows that overlap it, and on all elements of those windows.
+    """
     params = equation.params
     if convolutions.is_apart(params, dim):
         return None
@@ -290,7 +294,7 @@ def _scatter(
     if axis is None or finest is None:
         return convolutions.RULES["select_and_scatter_add"].apply(equation, factor, operands, piece)
     params, filled = equation.params, []
-    # No number is larger than what lies beyond the ends of the other operand is small.
+    # Beyond its ends, the other operand holds the value that the selection takes last.
     least = (MAX if params["select_prim"] is lax.ge_p else MIN).neutral(operands[1].dtype)
     for at, fill in enumerate((0, least)):
         x, cut = piece_of_operand(operands[at], at, finest, factor, piece)
@@ -301,7 +305,7 @@ def _scatter(
     (result,) = bind(equation, filled, params)
     below = axis.before - cut.before
     above = axis.width(piece.length) - result.shape[axis.dim] - below
-    # Windows may leave elements out between them: those are given nothing.
+    # Windows may leave gaps between them. Elements in a gap get zero.
     ends = _with(((0, 0, 0),) * result.ndim, axis.dim, (below, above, 0))
     return [lax.pad(result, jnp.zeros((), result.dtype), ends)]
 
@@ -317,4 +321,4 @@ RULES: Mapping[str, Rule] = MappingProxyType(
         "select_and_scatter_add": Rule(factors=_scatter_factors, apply=_scatter),
     }
 )
-"""In place of the rules of the same primitives that know no windows."""
+"""Replaces the rules of these primitives in `shapes` and `convolutions`: they know no windows."""

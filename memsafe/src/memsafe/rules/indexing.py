@@ -1,4 +1,4 @@
-"""Elements taken from computed places, and slices at them."""
+"""Gathers, and slices and updates of slices at computed places."""
 
 from __future__ import annotations
 
@@ -66,25 +66,25 @@ def _resized(equation: JaxprEqn, axis: Axis, piece: Piece) -> dict[str, Any]:
 
 @dataclass(frozen=True, slots=True)
 class _Taken:
-    """What each index vector takes, from the one piece that it points into.
+    """The window of each index vector, taken from the one piece that the vector points into.
 
     The state is the result so far, and which of its windows are found.
     """
 
     def start(self, equation: JaxprEqn) -> tuple[Array, ...]:
-        """Nothing is found."""
+        """No window is found."""
         return tuple(jnp.zeros(aval.shape, aval.dtype) for aval in self.state_avals(equation))
 
     def part(
         self, equation: JaxprEqn, factor: Factor, operands: Sequence[Array], piece: Piece
     ) -> tuple[Array, ...]:
-        """What the piece holds of what is looked for; a window met before is the same again."""
+        """The windows found in the piece; a window found before has the same value again."""
         one, axis = of_gather(equation), factor.operands[0]
         assert axis is not None
         indices, mode = widened(operands[1]), equation.params["mode"]
         if mode != GatherScatterMode.FILL_OR_DROP:
             indices, mode = one.clamped(indices), GatherScatterMode.CLIP
-        # A gather that fills looks at no more than 32 bits of an index, and so do we.
+        # A gather that fills reads only 32 bits of an index, and so does this code.
         local = one.shifted(lax.convert_element_type(indices, jnp.int32), axis, piece)
         params = {**equation.params, "mode": mode, "indices_are_sorted": False}
         (values,) = bind(equation, [operands[0], local], params)
@@ -95,14 +95,14 @@ class _Taken:
     def combine(
         self, state: tuple[Array, ...], part: tuple[Array, ...], *, first: Array
     ) -> tuple[Array, ...]:
-        """The part where it found something."""
+        """The windows that the part found; the others come from the state."""
         found = jnp.broadcast_to(part[1], part[0].shape)
         return lax.select(found, part[0], state[0]), state[1] | part[1]
 
     def finish(
         self, equation: JaxprEqn, state: tuple[Array, ...], operands: Sequence[Array | None]
     ) -> list[Array]:
-        """What no piece held is filled, where the mode says so; else there is no such thing."""
+        """Fills windows that no piece held, if the mode says so; in other modes there are none."""
         values, found = state
         if equation.params["mode"] != GatherScatterMode.FILL_OR_DROP:
             return [values]
@@ -118,7 +118,7 @@ class _Taken:
 
 
 def _slice_factors(equation: JaxprEqn) -> tuple[Factor, ...]:
-    """The dimensions that the slice spans: its start there can only be 0."""
+    """The dimensions that the slice spans whole: its start along them can only be 0."""
     (array, *starts), (taken,) = equation.invars, equation.outvars
     return tuple(
         factor_of(size, (dim, *(None for _ in starts)), dim)
@@ -137,7 +137,7 @@ def _slice(
 
 
 def _pinned(starts: Sequence[Array], axis: Axis) -> list[Array]:
-    """The starts, with the only one that a whole dimension leaves: 0.
+    """The starts, with 0 along `axis`: a slice that spans a dimension has no other start.
 
     XLA of jax 0.10 merges a slice of a slice without clamping the inner start.
     """
@@ -148,7 +148,7 @@ def _pinned(starts: Sequence[Array], axis: Axis) -> list[Array]:
 
 
 def _update_slice_factors(equation: JaxprEqn) -> tuple[Factor, ...]:
-    """The dimensions that the update spans: its start there can only be 0."""
+    """The dimensions that the update spans whole: its start along them can only be 0."""
     array, update, *starts = equation.invars
     return tuple(
         factor_of(size, (dim, dim, *(None for _ in starts)), dim)

@@ -33,7 +33,7 @@ _CORE_DIMS = {
     "tridiagonal": 2,
     "tridiagonal_solve": 1,
 }
-"""How many last dimensions of the first operand are the problem; those before it are the stack."""
+"""Number of last dimensions of the first operand that are one problem; the rest are the stack."""
 
 
 def _stack_factors(equation: JaxprEqn) -> tuple[Factor, ...]:
@@ -60,7 +60,7 @@ def _core_dims(equation: JaxprEqn) -> int:
 
 
 def _triangular_solve_factors(equation: JaxprEqn) -> tuple[Factor, ...]:
-    """The stack, and the right-hand sides: columns, or rows where the matrix stands right."""
+    """The stack, and the right-hand sides: columns, or rows if the matrix is on the right."""
     shape = shape_of(equation.invars[1])
     dim = len(shape) - (1 if equation.params["left_side"] else 2)
     sides = Factor(size=shape[dim], operands=(None, Axis(dim)), results=(Axis(dim),))

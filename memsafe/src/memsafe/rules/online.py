@@ -1,8 +1,8 @@
-"""A maximum and the sum of exponentials under it, in one pass: `softmax` and `logsumexp`.
+"""A maximum and the sum of exponentials relative to it, in one pass: `softmax`, `logsumexp`.
 
-Written out, the sum waits for the maximum, and what it sums has to be kept or made twice. Here a
-slice adds up the exponentials under the largest of its own, and where a later slice has a larger
-one, the sum so far is scaled down (Milakov and Gimelshein, arXiv 1805.02867).
+As separate equations, the sum waits for the maximum, and its terms must be kept or computed twice.
+Here each slice sums exponentials relative to its own maximum. If a later slice has a larger
+maximum, the sum so far is scaled down (Milakov and Gimelshein, arXiv 1805.02867).
 """
 
 from __future__ import annotations
@@ -36,18 +36,18 @@ if TYPE_CHECKING:
 __all__ = ["MAX_AND_SUMEXP", "RULES", "max_and_sumexp"]
 
 MAX_AND_SUMEXP: Any = Primitive("max_and_sumexp")
-"""`x` → its largest m, and the sum of exp(x - shift(m)).
+"""`x` → its maximum m, and the sum of exp(x - shift(m)).
 
-Parameters: the reduced `axes`; `shift`, a program of elementwise
-equations from one number to another; the type `within`
-which it subtracts, and the type `summed`. No parameter tells a shape.
+Parameters: the reduced `axes`; `shift`, a program of elementwise equations from one number to
+another; `within`, the type of the subtraction; and `summed`, the type of the sum. No parameter
+contains a shape.
 """
 
 
 def max_and_sumexp(
     x: Array, *, axes: tuple[int, ...], shift: ClosedJaxpr, within: Any, summed: Any
 ) -> list[Array]:
-    """The primitive's results by equations that say the same."""
+    """The primitive's results, computed by equivalent equations."""
     largest = lax.reduce_max(x, axes)
     (under,) = evaluate(shift, [largest], calls=_for_each)
     powers = lax.exp(_as(x, within) - lax.expand_dims(under, axes))
@@ -55,7 +55,7 @@ def max_and_sumexp(
 
 
 def _for_each(equation: JaxprEqn, operands: Sequence[Any]) -> list[Array]:
-    """An equation between numbers, for each of many."""
+    """An equation on scalars, computed for each element of arrays."""
     shape = jnp.broadcast_shapes(*map(jnp.shape, operands))
     avals: list[Any] = [atom.aval for atom in equation.invars]
     many = [
@@ -86,7 +86,7 @@ _lower = mlir.lower_fun(max_and_sumexp, multiple_results=True)
 
 
 def _lowered(*arguments: Any, **params: Any) -> Any:
-    """The lowered equations; of doubles too, though they be switched off by now."""
+    """The lowered equations. Doubles are switched on, because they may be off by now."""
     with jax.enable_x64(new_val=True):
         return _lower(*arguments, **params)
 
@@ -100,10 +100,10 @@ batching.primitive_batchers[MAX_AND_SUMEXP] = _batched
 
 @dataclass(frozen=True, slots=True)
 class _Rescaled:
-    """The largest so far, and the sum of exponentials under it; under 0 where it is not finite.
+    """The maximum so far and the sum of exponentials relative to it, or to 0 if it is not finite.
 
-    The shift that was asked for comes in at the end: then what is wholly -inf, or holds an
-    infinity or a NaN, becomes what it is in one piece.
+    `finish` applies the equation's own shift. Then values that are all -inf, or hold an infinity
+    or a NaN, give the same result as in one piece.
     """
 
     def start(self, equation: JaxprEqn) -> tuple[Array, ...]:
@@ -113,7 +113,7 @@ class _Rescaled:
     def part(
         self, equation: JaxprEqn, factor: Factor, operands: Sequence[Array], piece: Piece
     ) -> tuple[Array, ...]:
-        """The primitive again, so that a piece too large can itself be split."""
+        """Binds the primitive again, so that a piece that is too large can itself be split."""
         (x,), (axis,), held = operands, factor.operands, _held(equation)
         assert axis is not None
         uncounted = masked(x, axis, piece, jnp.asarray(-jnp.inf, x.dtype))
@@ -146,13 +146,13 @@ class _Rescaled:
 
 
 def _held(equation: JaxprEqn) -> Any:
-    """The type of sums between pieces: that of 16 bits would stop growing."""
+    """The type of sums between pieces: sums in 16 bits would stop growing."""
     within, summed = equation.params["within"], equation.params["summed"]
     return jnp.promote_types(jnp.promote_types(within, summed), jnp.float32)
 
 
 def _finite(largest: Array, kind: Any) -> Array:
-    """`largest` where it is finite, else 0, for inf - inf is none."""
+    """`largest` where it is finite, else 0, because inf - inf is NaN."""
     return _as(lax.select(lax.is_finite(largest), largest, lax.full_like(largest, 0)), kind)
 
 
@@ -162,9 +162,10 @@ def _finite_shift(kind: Any, held: Any) -> ClosedJaxpr:
 
 
 def _rescaled(total: Array, before: Array, largest: Array) -> Array:
-    """A sum under `before`, under `largest`.
+    """Converts a sum relative to `before` to a sum relative to `largest`.
 
-    Under -inf it is 0, or NaN where a maximum dropped one, and so is any multiple but 0 × inf.
+    If `before` is -inf, the sum is 0, or NaN where a maximum dropped a NaN. Scaling changes
+    neither, except that 0 × inf is NaN, so such a sum is left as it is.
     """
     down = lax.exp(_finite(before, total.dtype) - _finite(largest, total.dtype))
     return total * lax.select(lax.is_finite(before), down, lax.full_like(down, 1))

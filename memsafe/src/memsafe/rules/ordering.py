@@ -1,8 +1,8 @@
 """Primitives that look at a whole dimension in order: sorts, the largest few, running sums.
 
-Along every other dimension each index stands alone. Along their own, `top_k`, `argmax` and
-`argmin` are merged. Both merges are idempotent: an index met twice changes nothing, and no neutral
-element is needed, for which -NaN, that orders below -inf, leaves no room.
+Along every other dimension, indices are independent. Along their own dimension, `top_k`, `argmax`
+and `argmin` are merged. Both merges are idempotent: an index that is read twice changes nothing.
+So they need no neutral element. There is none, because -NaN orders below -inf.
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ if TYPE_CHECKING:
 __all__ = ["RULES"]
 
 _MET = -1
-"""The place of an entry that an earlier piece has met."""
+"""Marks, in place of its index, an entry that an earlier piece has read."""
 
 
 def _along(parameter: str) -> Rule:
-    """The rule of a primitive that needs whole only the dimension that `parameter` names."""
+    """The rule of a primitive; only the dimension that `parameter` names must stay whole."""
     return Rule(
         factors=lambda equation: _other_dims(equation, equation.params[parameter]),
         apply=apply_unchanged,
@@ -62,7 +62,7 @@ def _avals(atoms: Sequence[Any]) -> list[Any]:
 
 
 def _elements(count: Array, factor: Factor, kind: Any) -> Array:
-    """That many indices of `factor` in elements of its only operand, of a type that holds them."""
+    """The number of elements that `count` indices of `factor` cover, in a type that can hold it."""
     axis = factor.operands[0]
     assert axis is not None
     return lax.convert_element_type(count, kind) * axis.block
@@ -70,7 +70,7 @@ def _elements(count: Array, factor: Factor, kind: Any) -> Array:
 
 @dataclass(frozen=True, slots=True)
 class _TopK:
-    """The largest of what came so far along `axis`, the earlier first among equals."""
+    """The k largest elements so far along `axis`; of equal elements, the earlier comes first."""
 
     axis: int
 
@@ -80,9 +80,9 @@ class _TopK:
     def part(
         self, equation: JaxprEqn, factor: Factor, operands: Sequence[Array], piece: Piece
     ) -> tuple[Array, ...]:
-        """The largest of the whole piece, those that an earlier piece has met marked.
+        """The k largest of the whole piece; those that an earlier piece has read are marked.
 
-        What they push out is beaten by k others, met or not, so that nothing is lost.
+        At least k elements, marked or not, rank before any element left out: nothing is lost.
         """
         values, places = lax.top_k(operands[0], equation.params["k"], axis=self.axis)
         found = places + _elements(piece.start, factor, places.dtype)
@@ -94,9 +94,9 @@ class _TopK:
     def combine(
         self, state: tuple[Array, ...], part: tuple[Array, ...], *, first: Array
     ) -> tuple[Array, ...]:
-        """The state stands first, and so wins ties.
+        """The k largest of both; the state comes first, and so wins ties.
 
-        Its own last entry stands for each met one: k entries before it are at least as large.
+        The state's last value replaces each marked one: k entries before it are at least as large.
         """
         k = part[0].shape[self.axis]
         met = part[1] == _MET
@@ -146,7 +146,7 @@ class _Extreme:
     def part(
         self, equation: JaxprEqn, factor: Factor, operands: Sequence[Array], piece: Piece
     ) -> tuple[Array, ...]:
-        """What was met before cannot win again: it would have to beat itself."""
+        """The extreme and its place. No element wins twice: it would have to beat itself."""
         extreme = jnp.min if self.smallest else jnp.max
         (place,) = bind(equation, operands)
         return extreme(operands[0], axis=self.axis), place + _elements(
@@ -182,7 +182,7 @@ def _extreme(*, smallest: bool) -> Rule:
             for dim, size in enumerate(shape)
             if size > 1 and dim != axis
         )
-        # A type that cannot count them wraps, and what it then makes of ties is no law.
+        # A type that cannot count the elements wraps, and then ties have no defined order.
         if not 1 < shape[axis] <= np.iinfo(equation.params["index_dtype"]).max:
             return tuple(others)
         own = Factor(

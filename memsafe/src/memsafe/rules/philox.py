@@ -1,9 +1,9 @@
 """Random bits of `rbg` keys, as XLA draws them on CPUs and GPUs: by Philox, from a counter.
 
-There XLA replaces a draw by its own Philox, which makes four elements for each number of a counter
-of 64 bits, or two elements of 64 bits, in the order in which they lie. The second half of the
-state is the counter of the first ones. So a piece is a smaller draw from a later counter. A TPU
-draws in its hardware, and tells no law.
+There XLA replaces a draw by its own Philox. Each value of a counter of 64 bits gives four elements,
+or two elements of 64 bits, in the order in which they lie in memory. The second half of the state
+is the counter of the first elements. So a piece is a smaller draw from a later counter. A TPU draws
+in its hardware, by an unspecified method.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ __all__ = ["PHILOX_BITS", "RULES", "philox_bits"]
 PHILOX_BITS: Any = Primitive("philox_bits")
 """A state of four words → the bits of `rng_bit_generator`, of a `shape` and a `dtype`.
 
-Where XLA draws them by Philox: only a rewrite that knows the platform makes it.
+Valid only where XLA draws by Philox: only a rewrite that knows the platform makes this primitive.
 """
 
 
@@ -49,7 +49,7 @@ _lower = mlir.lower_fun(philox_bits, multiple_results=False)
 
 
 def _lowered(*arguments: Any, **params: Any) -> Any:
-    """The lowered equations; of 64 bits too, though they be switched off by now."""
+    """The lowered equations. Types of 64 bits are switched on, because they may be off by now."""
     with jax.enable_x64(new_val=True):
         return _lower(*arguments, **params)
 
@@ -60,7 +60,7 @@ mlir.register_lowering(PHILOX_BITS, _lowered)
 
 
 def _factors(equation: JaxprEqn) -> tuple[Factor, ...]:
-    """The first dimension of more than one index: along others, pieces do not lie together."""
+    """The first dimension of more than one index; pieces along others are not contiguous."""
     sizes = enumerate(equation.params["shape"])
     found = next(((dim, size) for dim, size in sizes if size > 1), None)
     if found is None:
@@ -72,7 +72,7 @@ def _factors(equation: JaxprEqn) -> tuple[Factor, ...]:
 def _of_piece(
     equation: JaxprEqn, factor: Factor, operands: Sequence[Array], piece: Piece
 ) -> list[Array]:
-    """A draw from the counter of the piece's first element, without what lies before it there."""
+    """A draw from the counter of the piece's first element, without elements before the piece."""
     (state,), (axis,) = operands, factor.results
     assert axis is not None
     whole, dtype = equation.params["shape"], equation.params["dtype"]

@@ -45,14 +45,14 @@ def _factors(merge: Monoid) -> Callable[[JaxprEqn], tuple[Factor, ...]]:
 
 
 def _has_neutral(merge: Monoid, dtype: Any) -> bool:
-    """Not the largest of complex numbers: their order has no least element."""
+    """Whether there is a neutral element; the order of complex numbers has no least element."""
     return merge not in {MAX, MIN} or not jnp.issubdtype(dtype, jnp.complexfloating)
 
 
 def _kept(equation: JaxprEqn) -> tuple[Factor, ...]:
-    """The kept dimensions: what an operation of a user's own would merge with is not known."""
+    """The kept dimensions; how to merge results of a user's own operation is not known."""
     operand: Any = equation.invars[0].aval
-    arrays = len(equation.invars) // 2  # Each has a scalar to begin with.
+    arrays = len(equation.invars) // 2  # Each has a scalar initial value.
     kept = [dim for dim in range(operand.ndim) if dim not in equation.params["dimensions"]]
     return tuple(
         Factor(
@@ -68,7 +68,7 @@ def _kept(equation: JaxprEqn) -> tuple[Factor, ...]:
 def _apply(
     equation: JaxprEqn, _factor: Factor, operands: Sequence[Array], _piece: Piece
 ) -> list[Array]:
-    """The equation as it is written: its parameters tell no shape."""
+    """The equation on a piece; its parameters contain no shape to change."""
     return reduced(equation, operands)
 
 

@@ -1,4 +1,4 @@
-"""A roll as one equation: a piece of the result is one of the operand, which wraps around."""
+"""A roll as one equation: a piece of the result is a piece of the operand that wraps around."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 __all__ = ["ROLL", "RULES"]
 
 ROLL: Any = Primitive("roll")
-"""`x` → what has at i along `dim` the element of x at i + `offset`, counted around its ends."""
+"""`x` → x rolled along `dim`: element i is element i + `offset` of x, which wraps around."""
 
 
 def _rolled(x: Array, *, dim: int, offset: int) -> Array:
@@ -69,7 +69,7 @@ def _factors(equation: JaxprEqn) -> tuple[Factor, ...]:
 def _apply(
     equation: JaxprEqn, factor: Factor, operands: Sequence[Array], piece: Piece
 ) -> list[Array]:
-    """Along its own dimension, the piece that it is given."""
+    """Along the rolled dimension, the result is the piece of the operand."""
     (x,), (axis,) = operands, factor.results
     assert axis is not None
     if axis.dim != equation.params["dim"]:

@@ -1,4 +1,4 @@
-"""Elements put to computed places."""
+"""Scatters: updates of elements at computed places."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def _scatter_factors(merge: Put | None) -> Callable[[JaxprEqn], tuple[Factor, ..
             *(
                 factor_of(one.array[dim], (dim, None, one.window_dims[dim]), dim)
                 for dim in one.whole()
-                # An index that drops a window for its start in a whole dimension has to see it.
+                # A start that can drop the window must be compared with the whole dimension.
                 if dim not in one.indexed or equation.params["mode"] == GatherScatterMode.CLIP
             ),
         ]
@@ -77,7 +77,7 @@ def _scatter(
     params = {**params, "mode": GatherScatterMode.FILL_OR_DROP, "indices_are_sorted": False}
     if not one.is_single():
         return bind(equation, [target, local, values], params)
-    # XLA of jax 0.10, where it drops one update of a slice, writes its neighbour's value there.
+    # If XLA of jax 0.10 drops one update of a slice, it writes the neighbour's value there.
     place, last = one.place(local, array), target.shape[array.dim] - 1
     within = lax.clamp(jnp.zeros((), local.dtype), local, jnp.full_like(local, last))
     local = jnp.where(np.array(one.indexed) == array.dim, within, local)
@@ -87,18 +87,22 @@ def _scatter(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Put:
-    """Updates put to a neutral array piece by piece, and to the operand once, at the end.
+    """Scatters updates into a neutral array piece by piece; merges the operand once, at the end.
 
     Attributes:
-        monoid: What an update does to an element.
-        scatter: The function that does it.
+        monoid: The operation of an update on an element.
+        scatter: The function of `jax.lax` for this operation.
     """
 
     monoid: Monoid
     scatter: Callable[..., Array]
 
     def is_exact(self, equation: JaxprEqn) -> bool:
-        """Not the order of complex numbers, nor products that may overflow in another order."""
+        """Whether the merge gives the scatter's result.
+
+        It does not for the order of complex numbers, nor for products that may overflow in
+        another order.
+        """
         result: Any = equation.outvars[0].aval
         dtype = result.dtype
         if jnp.issubdtype(dtype, jnp.integer):
@@ -114,7 +118,7 @@ class Put:
     def part(
         self, equation: JaxprEqn, factor: Factor, operands: Sequence[Array], piece: Piece
     ) -> tuple[Array, ...]:
-        """The piece's updates to a neutral array."""
+        """The piece's updates, scattered into a neutral array."""
         _, indices, updates = operands
         indices = widened(indices)
         (array,), axis = self.start(equation), factor.operands[2]
@@ -153,7 +157,7 @@ class Put:
 
 
 _ADDED = replace(SUM, neutral=lambda dtype: -np.zeros((), dtype))
-"""Zeros are negative: added to what no update touches, positive ones would change a negative."""
+"""The neutral element is negative zero: a positive zero would change an untouched negative one."""
 
 _MERGES = {
     "scatter": None,

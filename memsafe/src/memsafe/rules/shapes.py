@@ -43,7 +43,7 @@ def _along(equation: JaxprEqn, pairs: Iterable[tuple[int | None, int]]) -> tuple
 
 
 def _along_all(equation: JaxprEqn, dims: Iterable[int]) -> tuple[Factor, ...]:
-    """One factor for each of `dims`, that every array of the equation carries, scalars aside."""
+    """One factor for each of `dims`, carried by every array of the equation except scalars."""
     shape = shape_of(equation.outvars[0])
     return tuple(
         Factor(
@@ -67,8 +67,8 @@ def _broadcast_factors(equation: JaxprEqn) -> tuple[Factor, ...]:
 def _reshape_factors(equation: JaxprEqn) -> tuple[Factor, ...]:
     """The leading index of each group of dimensions that becomes another group.
 
-    Of `[6, 4]` to `[3, 8]` that is an index of three: two rows before, one after. Indices further
-    in are not contiguous on both sides.
+    A reshape of `[6, 4]` to `[3, 8]` has one factor of three indices: each covers two rows of the
+    operand and one row of the result. Inner indices are not contiguous on both sides.
     """
     if equation.params["dimensions"] is not None:
         return ()
@@ -89,7 +89,7 @@ def _leading_dims(before: tuple[int, ...], after: tuple[int, ...]) -> Iterator[t
         {math.prod(shape[:dim]): dim for dim in range(len(shape)) if shape[dim] > 1}
         for shape in (before, after)
     ]
-    # Where as many elements lie outside on both sides, both have a dimension that starts there.
+    # Where the outer dimensions of both shapes have equal products, a group starts in both.
     for outside in ends[0].keys() & ends[1].keys():
         yield ends[0][outside], ends[1][outside]
 
@@ -105,7 +105,7 @@ def _transpose_factors(equation: JaxprEqn) -> tuple[Factor, ...]:
 
 
 def _iota_factors(equation: JaxprEqn) -> tuple[Factor, ...]:
-    """Every dimension, but none to count along in 8-bit floats: compilers differ past the last."""
+    """Every dimension, but not the counted one of 8-bit floats: compilers differ past the last."""
     dtype, own = equation.params["dtype"], equation.params["dimension"]
     tiny = jnp.issubdtype(dtype, jnp.floating) and dtype.itemsize == 1
     dims = range(len(shape_of(equation.outvars[0])))
@@ -129,7 +129,7 @@ def _tile_factors(equation: JaxprEqn) -> tuple[Factor, ...]:
 
 
 def _stack_factors(equation: JaxprEqn) -> tuple[Factor, ...]:
-    """The operands' own dimensions, those from the new one on moved by it."""
+    """The operands' dimensions; those from the new one on are one higher in the result."""
     own, shape = equation.params["axis"], shape_of(equation.invars[0])
     return tuple(
         Factor(
@@ -143,7 +143,7 @@ def _stack_factors(equation: JaxprEqn) -> tuple[Factor, ...]:
 
 
 def _unstack_factors(equation: JaxprEqn) -> tuple[Factor, ...]:
-    """The results' own dimensions, those from the removed one on moved by it."""
+    """The results' dimensions; those from the removed one on are one higher in the operand."""
     own, shape = equation.params["axis"], shape_of(equation.outvars[0])
     return tuple(
         Factor(
@@ -170,7 +170,7 @@ def _other_than(param: str) -> Factors:
 
 
 def _resized(param: str) -> Apply:
-    """The equation with the piece's size in a parameter that tells one for each dimension."""
+    """The equation with the piece's sizes in `param`, which holds one size for each dimension."""
 
     def apply(
         equation: JaxprEqn, factor: Factor, operands: Sequence[Array], piece: Piece
@@ -191,7 +191,7 @@ def _of(sizes: Sequence[int], factor: Factor, piece: Piece) -> tuple[int, ...]:
 def _iota_apply(
     equation: JaxprEqn, factor: Factor, operands: Sequence[Array], piece: Piece
 ) -> list[Array]:
-    """The piece's own indices, counted as integers: a narrow type rounds or wraps them at last."""
+    """The piece's indices, counted as int32 and converted last: a narrow type rounds or wraps."""
     (axis,) = factor.results
     assert axis is not None
     params = equation.params
@@ -203,7 +203,7 @@ def _iota_apply(
 
 
 def _unplaced(factors: Factors) -> Factors:
-    """The same factors; none where the equation says on which devices its result lies."""
+    """The same factors, or none if the equation sets the sharding of its result."""
 
     def found(equation: JaxprEqn) -> tuple[Factor, ...]:
         return () if equation.params.get("sharding") is not None else factors(equation)

@@ -1,9 +1,9 @@
-"""How gathers and scatters use the dimensions of what they index.
+"""How gathers and scatters use the dimensions of the array that they index.
 
-A *window* is what one index vector takes or puts: along some dimensions one element, along others
-the whole extent. Along the rest, such as three rows of eight, no factor is offered. Indices out
-of bounds keep what `GatherScatterMode` gives them on the whole array: they are clamped to it, or
-fill, or drop, whatever piece is looked at.
+A *window* is the part of the array that one index vector reads or writes: one element along some
+dimensions, the whole extent along others. Dimensions with another extent, such as three rows of
+eight, have no factor. For every piece, indices out of bounds do what `GatherScatterMode` says for
+the whole array: they are clamped to the array, or give the fill value, or are dropped.
 """
 
 from __future__ import annotations
@@ -44,16 +44,16 @@ _LONGEST = (1 << 31) - 1
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Indexing:
-    """The dimensions of a gather or scatter, by what they do; its windows are sliced or updates.
+    """The dimensions of a gather or scatter, by role; windows are its result or its updates.
 
     Attributes:
-        array: The shape of what is indexed.
+        array: The shape of the array that is indexed.
         window: The extent of a window along each dimension of the array.
         indexed: The dimension of the array that each component of an index vector points into.
-        stacks: Pairs of the array's and the indices' dimension that run along each other.
-        window_dims: The windows' dimension that holds each dimension of the array, if any.
-        vectors: The shape of the indices but for their last dimension.
-        vector_dims: The windows' dimension that holds each of those.
+        stacks: Pairs of batching dimensions, one of the array and one of the indices.
+        window_dims: The windows' dimension for each dimension of the array that they keep.
+        vectors: The shape of the indices without their last dimension.
+        vector_dims: The windows' dimension that holds each dimension of `vectors`.
     """
 
     array: tuple[int, ...]
@@ -69,17 +69,17 @@ class Indexing:
         return [dim for dim in self.window_dims if self.window[dim] == self.array[dim] > 1]
 
     def pointed(self) -> list[int]:
-        """The array's dimensions of which an index picks one element."""
+        """The array's dimensions along which an index picks one element."""
         if max(self.array, default=0) > _LONGEST:
             return []
         return [dim for dim in self.indexed if self.window[dim] == 1 < self.array[dim]]
 
     def is_single(self) -> bool:
-        """Whether there is one index vector in each stack, which XLA turns into a slice."""
+        """Whether each stack has only one index vector; XLA turns this case into a slice."""
         return all(self.vectors[dim] == 1 for dim in self.free_vectors())
 
     def over_stacks(self, values: Array, shape: tuple[int, ...]) -> Array:
-        """What each stack's only index vector has, over an array like what is indexed."""
+        """The value of each stack's only index vector, broadcast to `shape`, that of the array."""
         stacks = sorted(self.stacks)
         order = [of for _, of in stacks]
         lined = values.transpose(*order, *self.free_vectors())
@@ -87,12 +87,12 @@ class Indexing:
         return lax.broadcast_in_dim(lined, shape, [dim for dim, _ in stacks])
 
     def free_vectors(self) -> list[int]:
-        """The indices' dimensions that are no stack's."""
+        """The dimensions of the indices that belong to no stack."""
         stacked = {dim for _, dim in self.stacks}
         return [dim for dim in range(len(self.vector_dims)) if dim not in stacked]
 
     def clamped(self, indices: Array) -> Array:
-        """The indices, moved to where each window lies within the array."""
+        """The indices, clamped so that each window lies within the array."""
         most = np.iinfo(indices.dtype).max
         bounds = [min(self.array[dim] - self.window[dim], most) for dim in self.indexed]
         upper = jnp.broadcast_to(np.array(bounds, indices.dtype), indices.shape)
@@ -117,7 +117,7 @@ def _window_dims(
 
 
 def _ints(dims: Sequence[int]) -> tuple[int, ...]:
-    """Dimensions as Python's integers: batching rules leave NumPy's."""
+    """Dimensions as Python integers: batching rules leave NumPy integers."""
     return tuple(map(int, dims))
 
 
@@ -165,7 +165,7 @@ def of_scatter(equation: JaxprEqn) -> Indexing:
 
 
 def factor_of(size: int, operands: tuple[int | None, ...], result: int | Merge) -> Factor:
-    """The factor that these dimensions carry, and that the result carries, or merges."""
+    """The factor that these dimensions of the operands carry; `result` carries or merges it."""
     return Factor(
         size=size,
         operands=tuple(None if dim is None else Axis(dim) for dim in operands),
@@ -175,7 +175,7 @@ def factor_of(size: int, operands: tuple[int | None, ...], result: int | Merge) 
 
 
 def widened(indices: Array) -> Array:
-    """The indices, of 32 bits at least.
+    """The indices in at least 32 bits.
 
     XLA of jax 0.10 compares one int8 index with a bound of 129 in eight bits, and drops it.
     """
@@ -184,7 +184,7 @@ def widened(indices: Array) -> Array:
 
 
 def has_known_mode(equation: JaxprEqn) -> bool:
-    """Whether indices out of bounds are clamped, fill or drop."""
+    """Whether indices out of bounds are clamped, filled or dropped, or promised not to occur."""
     known = (
         GatherScatterMode.CLIP,
         GatherScatterMode.FILL_OR_DROP,
@@ -194,6 +194,6 @@ def has_known_mode(equation: JaxprEqn) -> bool:
 
 
 def is_opaque(equation: JaxprEqn) -> bool:
-    """Whether the elements are keys or such, on which no arithmetic is to be done."""
+    """Whether the elements are of an extended type, such as keys, which has no arithmetic."""
     aval: Any = equation.outvars[0].aval
     return bool(jnp.issubdtype(aval.dtype, jax.dtypes.extended))

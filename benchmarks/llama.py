@@ -1,11 +1,11 @@
 """The longest sequence that a decoder trains on: ``python -m benchmarks.llama``.
 
-A training step of a decoder of the shape of Llama 3 8B, in flax.nnx without ``jax.checkpoint``: one
-sequence on each of eight devices, over which weights and the state of AdamW are divided (FSDP).
-Everything is bf16 but the loss. It is compiled, not run: as written, by memsafe for all of the
-device's memory, and with a policy of ``jax.checkpoint`` around each layer. memsafe counts the
-operations, over those of the program as written. Exits with 1 if a policy fits a longer sequence
-than memsafe.
+A training step of a decoder of the shape of Llama 3 8B, written in flax.nnx: one sequence on each
+of eight devices, over which weights and the state of AdamW are divided (FSDP). Everything is bf16
+but the loss. The step is compiled, not run: as written, without ``jax.checkpoint``; by memsafe
+within all of the device's memory; and with each policy of ``jax.checkpoint`` around each layer.
+Operations are memsafe's count, over those of the program as written. Exits with 1 if memsafe fits
+no sequence, if another way fits a longer one, or if memsafe is the only way.
 """
 
 import argparse
@@ -54,7 +54,7 @@ _SEQUENCES: Final = (4_096, 8_192, 16_384, 32_768, 65_536)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sizes:
-    """Those of Llama 3 8B."""
+    """Sizes of a decoder; the defaults are those of Llama 3 8B."""
 
     layers: int = 32
     width: int = 4_096
@@ -68,7 +68,8 @@ class Sizes:
 class Compiled:
     """A step compiled one way: bytes of one device, operations, and seconds to compile.
 
-    ``nbytes`` is infinite, and ``operations`` None, where there is no program.
+    ``nbytes`` is infinite if the compiler refuses the program for its size. If memsafe refuses the
+    budget, ``nbytes`` is the smallest peak that it reached, and ``operations`` is None.
     """
 
     nbytes: float
@@ -76,7 +77,7 @@ class Compiled:
     seconds: float
 
     def fits(self, room: float) -> bool:
-        """Whether it runs in so many bytes."""
+        """Whether the step runs in ``room`` bytes."""
         return self.nbytes <= room
 
 
@@ -84,7 +85,7 @@ Step = tuple[Callable[..., Any], tuple[Any, ...]]
 
 
 def main() -> int:
-    """Prints a table of ways and sequences; 1 if a policy fits a longer one than memsafe."""
+    """Prints a table of ways and sequences; 1 if memsafe does not fit the longest sequence."""
     asked = _parser().parse_args()
     console = Console(file=sys.stdout, width=None if sys.stdout.isatty() else 140)
     target = resolve(asked.target)
@@ -107,7 +108,7 @@ def main() -> int:
             console.print("  ".join(cells))
             table.add_row(*cells)
             if not fits:
-                break  # A longer one takes more.
+                break  # A longer sequence takes more memory.
     console.print(table)
     for way, length in longest.items():
         console.print(f"{way}: {length:,} at most of these")
@@ -117,7 +118,7 @@ def main() -> int:
 
 
 def is_longest(longest: Mapping[str, int]) -> bool:
-    """Whether memsafe fits a sequence, and nothing that it is compared with fits a longer one."""
+    """Whether memsafe fits a sequence, other ways ran, and none of them fits a longer one."""
     others = [length for way, length in longest.items() if way != MEMSAFE]
     return bool(others) and longest.get(MEMSAFE, 0) >= max(1, *others)
 
@@ -143,7 +144,7 @@ def _s(seconds: float) -> str:
 
 
 def compiled(way: str, sizes: Sizes, devices: Sequence[Any], length: int, room: float) -> Compiled:
-    """The training step on sequences of a length, compiled one way."""
+    """The training step on sequences of ``length``, compiled one way."""
     begun = time.perf_counter()
     if way == MEMSAFE:
         step, arguments = training_step(sizes, devices, length, None)
@@ -167,7 +168,7 @@ def compiled(way: str, sizes: Sizes, devices: Sequence[Any], length: int, room: 
 def _compiled_bytes(
     step: Callable[..., Any], arguments: tuple[Any, ...], devices: Sequence[Any]
 ) -> float:
-    """Bytes of one device; infinite where the compiler refuses the program for its size."""
+    """Bytes of one device; infinite if the compiler refuses the program for its size."""
     platform = "cuda" if devices[0].platform == "gpu" else devices[0].platform
     traced = jax.jit(step, donate_argnums=_DONATED).trace(*arguments)
     try:
@@ -190,7 +191,7 @@ def _work(step: Callable[..., Any], arguments: tuple[Any, ...]) -> float:
 
 
 def training_step(sizes: Sizes, devices: Sequence[Any], length: int, way: str | None) -> Step:
-    """A step of AdamW, and what stands for weights, the optimiser's state and tokens."""
+    """A step of AdamW, and the shapes and shardings of weights, optimiser state and tokens."""
     mesh = Mesh(np.array(devices), (_AXIS,))
     policy = POLICIES.get(way or PLAIN)
     graph, weights = nnx.split(nnx.eval_shape(lambda: Decoder(sizes, mesh, policy, nnx.Rngs(0))))
@@ -214,7 +215,7 @@ def training_step(sizes: Sizes, devices: Sequence[Any], length: int, way: str | 
 
 
 def _divided(mesh: Mesh, leaf: Any) -> jax.ShapeDtypeStruct:
-    """An array whose largest dimension is divided over all devices, where it can be."""
+    """The shape of an array, with its largest divisible dimension divided over all devices."""
     dims = [dim for dim, size in enumerate(leaf.shape) if size % mesh.size == 0]
     along = max(dims, key=lambda dim: leaf.shape[dim], default=None)
     spec = PartitionSpec(*(_AXIS if dim == along else None for dim in range(leaf.ndim)))
@@ -228,7 +229,7 @@ _norm: Final[Any] = partial(nnx.RMSNorm, **_TYPES)
 
 
 class Block(nnx.Module):
-    """Attention of grouped queries with rotated positions, and a gated feed-forward part."""
+    """Grouped-query attention with rotary position embeddings, and a gated feed-forward part."""
 
     def __init__(self, sizes: Sizes, rngs: nnx.Rngs) -> None:
         self.heads, self.kv_heads = sizes.heads, sizes.kv_heads
@@ -258,7 +259,7 @@ class Block(nnx.Module):
 
 
 class Decoder(nnx.Module):
-    """A list of layers, whose inputs lie one sequence on each device."""
+    """A list of layers; the input of each layer has one sequence on each device."""
 
     def __init__(self, sizes: Sizes, mesh: Mesh, policy: Any, rngs: nnx.Rngs) -> None:
         self.embedding = nnx.Embed(sizes.vocabulary, sizes.width, rngs=rngs, **_TYPES)
@@ -269,7 +270,7 @@ class Decoder(nnx.Module):
         self.policy = policy
 
     def __call__(self, tokens: Array) -> Array:
-        """The logits of each next token."""
+        """The logits of the next token at each position."""
         x = self.embedding(tokens)
         for block in self.blocks:
             x = jax.lax.with_sharding_constraint(x, self.place)

@@ -1,26 +1,28 @@
 """Whether memsafe is right on random programs: ``python -m benchmarks.memsafe_programs``.
 
-Each number from ``--seed`` on is a program (`tests.memsafe.random_programs.numbered`): some of what
-memsafe knows, in some order, differentiated or not, on 1 to 4 devices, with some budget. Its
-results in double precision must be plain jit's to 1e-9 of the largest entry, integers and truth
-values exactly, and what is compiled must keep the budget, unless memsafe refuses it. Where plain
-jit itself is wrong (it makes a value twice, with two roundings, so that none equals the maximum),
-memsafe is held against the operations one by one, and the program is counted. So is one that is
-ill-conditioned: plain jit's results differ by as much if the arguments differ in their last bits.
-Programs run in other processes. Where one ends, and ends again at the program as written, that is
-XLA's fault and counted apart; so is a program that XLA does not compile as written. Exits with 1
-where a program is wrong, over its budget or breaks memsafe, and where less than a tenth of all were
-split. Every hundred programs it prints the counts so far. Ctrl-C ends it early; ``--seed`` goes on
-from there.
+Each number from ``--seed`` on is a program (`tests.memsafe.random_programs.numbered`): random
+operations that memsafe knows, differentiated or not, on 1 to 4 devices, with a random budget. Its
+double-precision results must equal plain jit's to 1e-9 of the largest entry; integers and truth
+values must be equal exactly. What memsafe compiles must keep the budget, unless memsafe refuses it
+or the program is the gradient of a memsafe function. If plain jit itself is wrong (it makes a value
+twice, with two roundings, so that none equals the maximum), memsafe is compared with the operations
+run one by one, and the program is counted. Ill-conditioned programs are also counted: plain jit's
+results differ by as much if the arguments differ in their last bits.
 
-XLA for CPUs may round one number in two ways: where a product is added to something, in one fusion
-as a fused multiply-add, in another not. Then no element equals a maximum that was made of it, and a
+Programs run in other processes. If a process ends, and the program as written ends one too, the
+fault is XLA's and is counted apart. Programs that XLA does not compile as written are counted apart
+too. Exits with 1 if a program is wrong, over its budget or breaks memsafe, if less than a tenth
+were split, or if Ctrl-C ended the run early. Every hundred programs it prints the counts so far.
+After Ctrl-C, ``--seed`` continues from there.
+
+XLA for CPUs may round one number in two ways: a product that is added to something is a fused
+multiply-add in one fusion and not in another. Then no element equals a maximum made of it, and a
 derivative is lost (jax-ml/jax#40564). memsafe's programs store what they compare with its own
-maximum. A program that is wrong is tried again without these instructions. If it is right then, it
-is counted apart, to say where to look. It fails the run all the same: a user would get it.
+maximum. A wrong program is tried again without these instructions. If it is right then, it is
+counted apart, to say where to look. It still fails the run, because a user would get it.
 
-Three quarters of the time goes to XLA. ``--quick`` has it compile without most optimisations, where
-it has the options: 1.9 s of a processor for each of eight programs in place of 5.2. What is found
+XLA takes three quarters of the time. ``--quick`` makes XLA compile without most optimisations, if
+it has the options: 1.9 s of a processor for each of eight programs in place of 5.2. A fault found
 then is tried again with XLA's own options, and counts only if it is found there too.
 """
 
@@ -43,12 +45,12 @@ from tests.memsafe.random_programs import Program, compiled_as_written, numbered
 
 _SPLIT_AT_LEAST: Final = 0.1
 _DEVICES: Final = 4
-_PROGRAMS_OF_A_PROCESS: Final = 50  # A process keeps what it compiles.
-_PROGRAMS_OF_A_LINE: Final = 100  # So that a run that is killed has told most of it.
+_PROGRAMS_OF_A_PROCESS: Final = 50  # A process keeps its compiled programs.
+_PROGRAMS_OF_A_LINE: Final = 100  # So that a killed run has printed most counts.
 _QUICK: Final = ("--xla_backend_optimization_level=0", "--xla_cpu_use_fusion_emitters=false")
-"""Of jax 0.10.2; XLA ends a process for an option that it does not have."""
+"""Options of XLA in jax 0.10.2. XLA ends a process for an option that it does not have."""
 _UNFUSED: Final = "--xla_cpu_max_isa=AVX"
-"""Processors of this kind have no fused multiply-adds."""
+"""Compile for processors of this kind, which have no fused multiply-adds."""
 _ROUNDED: Final = "right without fused multiply-adds"
 _KINDS: Final = (
     "programs",
@@ -66,11 +68,11 @@ _KINDS: Final = (
 )
 
 Found = tuple[list[str], list[str]]
-"""What became of a program: lines that tell faults, and kinds to count."""
+"""The outcome of a program: lines that describe faults, and kinds to count."""
 
 
 def main() -> int:
-    """Prints what became of the programs, each fault as it is met; 1 if there is any."""
+    """Prints each fault when found, then the counts of outcomes; 1 unless the whole run passes."""
     arguments = _parser().parse_args()
     console = Console(file=sys.stdout, soft_wrap=True, highlight=False, markup=False)
     begun, counts = time.perf_counter(), Counter[str]()
@@ -99,16 +101,16 @@ def outcomes(
     written: Callable[[int], object],
     options: Sequence[str] = (),
 ) -> Iterator[Found]:
-    """What ``found`` says of each program, in processes that may end.
+    """The outcome of each program, which ``found`` gives in a process that the program may end.
 
-    Where one does, whether ``written`` ends another says whose fault it is. With ``options`` of
-    XLA, a program of which something is told is tried again without.
+    If a process ends, ``written`` runs in another: if that ends too, the fault is XLA's. With
+    ``options`` of XLA, a program with a line to tell is tried again without them.
     """
     while seeds:
         some, seeds = seeds[:_PROGRAMS_OF_A_PROCESS], seeds[_PROGRAMS_OF_A_PROCESS:]
         done = 0
         with _process(options) as process, contextlib.suppress(BrokenProcessPool):
-            for seed in some:  # One at a time, so that Ctrl-C waits for no others.
+            for seed in some:  # One at a time, so that Ctrl-C waits for no other program.
                 told = process.submit(found, seed).result()
                 yield (
                     _again(seed, found, written)
@@ -123,13 +125,13 @@ def outcomes(
 
 
 def _again(seed: int, found: Callable[[int], Found], written: Callable[[int], object]) -> Found:
-    """A program with XLA's own options."""
+    """The outcome of a program with XLA's own options."""
     ((lines, kinds),) = outcomes(range(seed, seed + 1), found, written)
     return lines, [*kinds, "tried again"]
 
 
 def _blamed(seed: int, found: Callable[[int], Found], told: Found) -> Found:
-    """What is told of a program; where its values are wrong, whether for how XLA rounds alone."""
+    """The outcome of a program; wrong values that fused multiply-adds cause are counted apart."""
     lines, kinds = told
     if "wrong values" not in kinds or not is_known(_UNFUSED):
         return told
@@ -162,7 +164,7 @@ def is_known(option: str) -> bool:
 
 
 def _ended(seed: int, written: Callable[[int], object]) -> Found:
-    """Of a program that ended its process: whether it does so without memsafe too."""
+    """The outcome of a program that ended its process: XLA's fault if it also does as written."""
     told = f"the process ended\n  {numbered(seed)}"
     with _process() as process:
         try:
@@ -177,7 +179,7 @@ def _written(seed: int) -> None:
 
 
 def found_of(seed: int) -> Found:
-    """What became of a program."""
+    """The outcome of a program, run in this process."""
     program = numbered(seed)
     try:
         outcome = outcome_of(program)

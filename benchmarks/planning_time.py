@@ -1,9 +1,9 @@
-"""What memsafe's planning takes: ``python -m benchmarks.planning_time``.
+"""Processor time of memsafe's planning: ``python -m benchmarks.planning_time``.
 
-Gradients of encoders of 1 to 16 layers and of sparse Gaussian process regression, traced at sizes
-that need splitting and planned for a GPU; nothing is compiled. The time is the processor's, the
-least of three plans, within the slowest of three budgets. Exits with 1 where one takes more than a
-second for 1,000 equations.
+Gradients of encoders of 1 to 16 layers and of sparse Gaussian process regression are traced at
+sizes that need splitting and planned for a GPU. Nothing is compiled. The time is processor time:
+the least of three plans, for the slowest of three budgets. Exits with 1 if a program takes more
+than a second for 1,000 equations.
 """
 
 import sys
@@ -27,7 +27,7 @@ _PLANS: Final = 3
 
 
 def main() -> int:
-    """Prints equations and seconds of each program, and how encoders' grow; 1 for a slow one."""
+    """Prints equations and seconds of each program, and how encoders' grow; 1 if one is slow."""
     console = Console(file=sys.stdout, soft_wrap=True, highlight=False, markup=False)
     named = {f"encoder, {n} layers": _traced(_encoder(n)) for n in _LAYERS}
     sizes = [len(program.jaxpr.eqns) for program in named.values()]
@@ -56,12 +56,12 @@ def _traced(problem: Problem) -> ClosedJaxpr:
 
 
 def _planning_seconds(program: ClosedJaxpr) -> float:
-    """What the slowest budget takes."""
+    """The seconds of a plan for the slowest budget."""
     return max(_least_seconds(program, budget) for budget in _BUDGETS)
 
 
 def _least_seconds(program: ClosedJaxpr, budget: float) -> float:
-    """The least of some plans, each by a planner that knows none; the first also warms caches."""
+    """The least seconds of several plans, each by a new planner. The first also warms caches."""
     taken = []
     for _ in range(_PLANS):
         begun = time.process_time()

@@ -13,7 +13,7 @@ Layer = dict[str, Any]  # the layer's arrays or their shapes, as jax wants them
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Compiled:
-    """What the CPU's compiler hands out: a module as text and as bytes, and its buffers."""
+    """A module compiled for the CPU, as text and as bytes, and its buffer assignment."""
 
     text: str
     proto: bytes
@@ -51,7 +51,7 @@ def compiled(layers: int = LAYERS) -> Compiled:
 def _step(
     weights: list[Layer], means: list[Layer], squares: list[Layer], tokens: Any
 ) -> tuple[Any, list[Layer], list[Layer], list[Layer]]:
-    """One step of Adam, without its warm-up correction."""
+    """One step of Adam, without bias correction."""
     import jax  # noqa: TID251
 
     loss, slopes = jax.value_and_grad(_loss)(weights, tokens)

@@ -1,1 +1,1 @@
-"""What a live GPU says about Assay: one command, ``python -m benchmarks.device FOLDER``."""
+"""Measurements of Assay on a live GPU: one command, ``python -m benchmarks.device FOLDER``."""

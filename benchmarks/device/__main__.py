@@ -1,9 +1,10 @@
-"""What a live GPU says: ``python -m benchmarks.device FOLDER``.
+"""Measurements on a live GPU: ``python -m benchmarks.device FOLDER``.
 
 Runs the suites, their programs' memory and transfers, upstream's scan offload at full size, memsafe
-and hand-written versions, and the error rates of timings. Everything is written to FOLDER. Programs
-that it has are not run again; the suites and the error rates are. Prints a table last.
-``--programs N`` runs memsafe's random programs in N processes, which compile most of the time.
+and hand-written versions, and the error rates of timings. Writes everything to FOLDER. Programs
+that FOLDER has are not run again; the suites, the error rates and the random programs are. Prints
+tables last. ``--programs N`` runs memsafe's random programs in N processes, which compile most of
+the time.
 """
 
 import argparse
@@ -25,7 +26,7 @@ from benchmarks.device.programs import AGAIN
 from benchmarks.device.tables import tables
 
 _PARTS: Final = {"programs": 4, "peers": 6}
-"""Processes of a stage, which have the GPU together."""
+"""Number of processes of a stage. They share the GPU."""
 
 _STAGES: Final = ("suites", "programs", "offload", "peers", "large", "times", "alarms", "random")
 _TOGETHER: Final = (
@@ -37,20 +38,23 @@ _TOGETHER: Final = (
     ("alarms",),
     ("random",),
 )
-"""The stages that share the GPU; the others have it alone."""
+"""Groups of stages, in the order in which they run. The stages of a group share the GPU."""
 
 _NO_GRAPHS: Final = "--xla_gpu_enable_command_buffer="
 _BY_FLAGS: Final = (
     ("offload-residual-input", _NO_GRAPHS),
     ("memsafe", _NO_GRAPHS),
 )
-"""Variants compiled once more without CUDA graphs, in which transfers and kernels take turns."""
+"""Variants compiled once more without CUDA graphs.
+
+In a CUDA graph, transfers and kernels run one after another.
+"""
 
 _GRACE_S: Final = 10.0
 
 
 def _memory(fraction: float) -> dict[str, str]:
-    """Settings of jax for a process that takes a part of the GPU's memory as it needs it."""
+    """JAX settings of a process that allocates up to ``fraction`` of the GPU's memory as needed."""
     return {
         "XLA_PYTHON_CLIENT_PREALLOCATE": "false",
         "XLA_PYTHON_CLIENT_MEM_FRACTION": str(fraction),
@@ -63,7 +67,7 @@ _UNTUNED: Final = {**_memory(0.05), "XLA_FLAGS": "--xla_gpu_autotune_level=0"}
 
 @dataclass(kw_only=True)
 class Job:
-    """A command that may have to be run several times; ``log`` has what it printed."""
+    """A command that may have to run several times; its output is appended to ``log``."""
 
     command: Sequence[str]
     log: Path
@@ -82,7 +86,7 @@ class Job:
             )
 
     def is_done(self) -> bool:
-        """Whether it has ended; where it asks to go on, it is started again."""
+        """Whether the command has ended; if it exits with `AGAIN`, it is started again."""
         assert self.process is not None
         code = self.process.poll()
         if code == AGAIN:
@@ -90,7 +94,7 @@ class Job:
         return code is not None and code != AGAIN
 
     def stop(self) -> None:
-        """End it, first with Ctrl-C."""
+        """End the command, first with SIGINT, then with SIGKILL."""
         assert self.process is not None
         for sent in (signal.SIGINT, signal.SIGKILL):
             if self.process.poll() is None:
@@ -102,7 +106,7 @@ class Job:
 
 
 def jobs(stage: str, options: argparse.Namespace, more: Sequence[str]) -> Iterator[Job]:
-    """The commands of a stage that run at the same time; ``more`` words are pytest's."""
+    """The commands of a stage that run at the same time; ``more`` are arguments of pytest."""
     folder: Path = options.folder
 
     def job(name: str, *words: str, memory: dict[str, str] = _SHARE) -> Job:
@@ -110,7 +114,7 @@ def jobs(stage: str, options: argparse.Namespace, more: Sequence[str]) -> Iterat
         return Job(command=command, log=folder / f"{name}.log", settings=memory)
 
     if stage in ("suites", "times"):
-        # From the last: tensor_splitting, whose programs take the longest, is not left to the end.
+        # In reverse order, so that tensor_splitting, whose programs take the longest, runs first.
         chosen = sorted(map(str, Path("suites").glob("*/test_*.py")), reverse=True)
         wanted = [each for each in chosen if ("test_time" in each) == (stage == "times")]
         workers = "--assay-timing-seconds=2" if stage == "times" else "-n=12"
@@ -138,7 +142,7 @@ def jobs(stage: str, options: argparse.Namespace, more: Sequence[str]) -> Iterat
 
 
 def offload(folder: Path) -> Iterator[Job]:
-    """The variants one after the other, each with the GPU and a process of its own."""
+    """A job for each variant that ``folder`` lacks; each runs alone on the GPU."""
     file = folder / "offload.jsonl"
     known = file.read_text() if file.exists() else ""
     for variant, flags in (*((each, "") for each in VARIANTS), *_BY_FLAGS):
@@ -159,7 +163,7 @@ def random_programs(folder: Path, count: int) -> Iterator[Job]:
 
 
 def run(some: Sequence[Job], until: float) -> None:
-    """Run jobs at the same time, at the longest until a moment."""
+    """Run jobs at the same time, and stop them at ``until`` at the latest."""
     for job in some:
         job.start()
     going = list(some)
@@ -171,7 +175,7 @@ def run(some: Sequence[Job], until: float) -> None:
 
 
 def main() -> int:
-    """Runs the stages, and prints what FOLDER has."""
+    """Runs the stages, and prints the results in FOLDER."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0] if __doc__ else None)
     parser.add_argument("folder", type=Path)
     parser.add_argument("--stages", default=",".join(_STAGES), help="default: %(default)s")

@@ -1,8 +1,8 @@
 """Upstream's scan offload at full size, on one device's share: ``… .device.offload FILE``.
 
-The program of openxla/xla#17541 on a mesh of 4 × 2 devices leaves each a batch of 16 sequences of
-4,096. Of each variant: its step time, device memory, and what part of its transfers is hidden
-behind kernels. It is written to FILE as one line of JSON.
+The program of openxla/xla#17541 on a mesh of 4 × 2 devices gives each device a batch of 16
+sequences of 4,096. Measures of one variant its step time, its device memory, and the share of its
+transfers that is hidden behind kernels. Appends them to FILE as one line of JSON.
 """
 
 import argparse
@@ -40,7 +40,7 @@ VARIANTS: Final = (
 
 
 def _values(sizes: Sizes) -> Any:
-    """Normal values, made on the device: those of numpy take a minute."""
+    """Normal values, made on the device, because numpy takes a minute for them."""
     leaves, tree = jax.tree.flatten(shapes(sizes))
     keys = jax.random.split(jax.random.key(0), len(leaves))
     scale = sizes.embedding**-0.5 / sizes.layers
@@ -53,7 +53,7 @@ def _values(sizes: Sizes) -> Any:
 
 
 def measured(tools: Any, variant: Any, sizes: Sizes) -> dict[str, Any]:
-    """The steps of one variant, each on the parameters of the one before."""
+    """Measures of one variant, whose steps each start from the parameters of the step before."""
     program = built(variant, tools.devices)
     start = time.perf_counter()
     with tools.machine():
@@ -93,7 +93,7 @@ def measured(tools: Any, variant: Any, sizes: Sizes) -> dict[str, Any]:
 
 
 def main() -> int:
-    """Measures one variant; each has a process of its own, for the most memory of a process."""
+    """Measures one variant; one per process, because the peak memory is that of the process."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0] if __doc__ else None)
     parser.add_argument("file", type=Path)
     parser.add_argument("--variant", required=True, choices=VARIANTS)

@@ -1,9 +1,9 @@
 """Times of memsafe and of hand-written versions: ``python -m benchmarks.device.peers FILE``.
 
 Each program runs as written, by hand, and by memsafe in shares of its temporaries, all in turns.
-The time that memsafe predicts stands beside the time measured. Then programs that do not fit as
-written: the paper's sizes, and long sequences. One line of JSON for each; those that FILE has are
-not run again.
+The results have memsafe's predicted times as well as the measured ones. With ``--large``, it runs
+programs that do not fit as written instead: the paper's sizes, and long sequences. Each result is
+one line of JSON. Programs that FILE has are not run again.
 """
 
 import argparse
@@ -42,12 +42,12 @@ from suites.tensor_splitting.sized import (
 
 _TURNS: Final = 5
 _MOST_SLOWDOWN: Final = 4.0
-"""Of memsafe: what it would refuse by default is measured too."""
+"""``max_slowdown`` of memsafe: plans that memsafe refuses by default are measured too."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Case:
-    """A program, its hand-written versions to compare with, and shares of its temporaries."""
+    """A program, its hand-written versions, and memsafe's budgets as shares of its temporaries."""
 
     name: str
     problem: Build
@@ -56,7 +56,7 @@ class Case:
 
 
 Turns = Callable[[list[Way]], tuple[list[float], list[float], list[dict[str, Any]]]]
-"""The seconds of each way, in turns and by itself, and the profile of one call of each."""
+"""Returns seconds of each way in turns, then by itself, and the profile of one call of each."""
 
 Row = dict[str, Any]
 _BF16: Final = ml_dtypes.bfloat16
@@ -105,7 +105,7 @@ CASES: Final = (
     ),
     Case(name="wave equation", problem=partial(grids.wave, 64, 160), ways=("nested", "remat")),
 )
-"""Sizes that take a good part of a second or less on an H200, and gigabytes as written."""
+"""Programs that take less than about a second on an H200, and gigabytes as written."""
 
 LARGE: Final = (
     ("encoder gradient, 1 × 131,072", gradients(encoder(1, 131_072), 0), 16e9),
@@ -119,11 +119,11 @@ LARGE: Final = (
     ),
     ("encoder gradient, 1 × 524,288", gradients(encoder(1, 524_288), 0), 32e9),
 )
-"""Programs with the bytes that memsafe is given; as written, none fits a device."""
+"""Programs, each with memsafe's budget in bytes. As written, none fits a device."""
 
 
 def compared(case: Case, turns: Turns) -> list[Row]:
-    """A row for each way to run the program."""
+    """A row of results for each way to run the program."""
     rows: list[Row] = []
     problem = case.problem()
     with jax.enable_x64(problem.is_double):
@@ -174,7 +174,7 @@ def compared(case: Case, turns: Turns) -> list[Row]:
 
 
 def _within(budget: int, function: Any, values: Any, truth: Any) -> tuple[Way, float]:
-    """The program by memsafe within a budget, and the slowdown that it predicts."""
+    """The program by memsafe within a budget, and the slowdown that memsafe predicts."""
     start = time.perf_counter()
     asked = Asked(device=jax.devices()[0], max_slowdown=_MOST_SLOWDOWN)
     fit = Calls.asked(function, budget, asked).fit(tuple(values), {})
@@ -200,7 +200,7 @@ def _within(budget: int, function: Any, values: Any, truth: Any) -> tuple[Way, f
 
 
 def large(build: Build, budget: float) -> list[Row]:
-    """One program that only memsafe fits: its bytes as compiled and as measured, its seconds."""
+    """The results of a program that fits only by memsafe: bytes compiled and measured, seconds."""
     problem = build()
     device = jax.devices()[0]
     with jax.enable_x64(problem.is_double):
@@ -249,8 +249,8 @@ def main() -> int:
 
     def turns(ways: list[Way]) -> tuple[list[float], list[float], list[dict[str, Any]]]:
         with lock:
-            # Others that run between may move a program's memory, and XLA must then update its CUDA
-            # graphs. Whether that takes time, the two figures show.
+            # Programs that run in between may move a program's memory. Then XLA must update its
+            # CUDA graphs. The two figures show whether that takes time.
             alone = [in_turns([each], _TURNS)[0] for each in ways]
             return in_turns(ways, _TURNS), alone, [profiled(each.run) for each in ways]
 

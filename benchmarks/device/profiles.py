@@ -1,4 +1,4 @@
-"""A run's profile, summed up: kernels, transfers, and what transfers hide behind."""
+"""A summary of a run's profile: kernels, transfers, and transfers hidden behind kernels."""
 
 import re
 import tempfile
@@ -13,11 +13,11 @@ from assay.frameworks.jax_timing import TO_DEVICE, TO_HOST, covered, device_work
 
 _SIZE: Final = re.compile(r"size:(\d+)")
 _NAMED: Final = 12
-"""The events that are kept by name, of those that last longest."""
+"""Number of event names and of pauses to keep, the longest first."""
 
 
 def profiled(run: Callable[[], object]) -> dict[str, Any]:
-    """Seconds and bytes of one run on the first GPU."""
+    """The summary of one run's profile on the first GPU."""
     with tempfile.TemporaryDirectory(prefix="assay-profile-") as folder:
         options = jax.profiler.ProfileOptions()
         options.python_tracer_level = 0
@@ -28,12 +28,12 @@ def profiled(run: Callable[[], object]) -> dict[str, Any]:
 
 
 def summed(data: bytes) -> dict[str, Any]:
-    """The same of a serialised XSpace.
+    """The summary of a serialised XSpace.
 
-    ``bytes`` are those of copies by direction, ``hidden_s`` the seconds of transfers during which
-    kernels ran, ``events`` the number and seconds of those that last longest. ``idle_s`` are the
-    seconds between the first and the last event in which the GPU does nothing, ``pauses`` the
-    longest of these with the events before and after.
+    ``bytes`` are the bytes of copies by direction. ``hidden_s`` are the seconds of transfers during
+    which kernels ran. ``events`` are the number and seconds of events by name, the longest first.
+    ``idle_s`` are the seconds between the first and the last event in which the GPU does nothing.
+    ``pauses`` are the longest of these idle times, with the events before and after.
     """
     planes = jax.profiler.ProfileData.from_serialized_xspace(data).planes
     events = [
@@ -56,7 +56,7 @@ def summed(data: bytes) -> dict[str, Any]:
         "kernel_s": covered(kernels),
         "kernels": len(kernels),
         "transfer_s": {kind: covered(each) for kind, each in moved.items()},
-        # Of two sets of intervals, what is in both is what the sum counts twice.
+        # The overlap of two sets of intervals is what the sum of both counts twice.
         "hidden_s": {
             kind: covered(each) + covered(kernels) - covered([*each, *kernels])
             for kind, each in moved.items()

@@ -1,12 +1,12 @@
 """The suites' programs, each run once: ``python -m benchmarks.device.programs FILE --target gpu``.
 
-Of each program: what its compiler reports, the most device memory that its run had in use, and what
-a profile of the run holds. A compile-only target gives the compiler's part alone. One line of JSON
-for each program; those that FILE has are not run again.
+Measures of each program the compiler's figures, the most device memory in use in its run, and a
+profile of the run. A compile-only target gives the compiler's figures alone. Writes one line of
+JSON for each program. Programs that FILE has are not run again.
 
-The allocator tells the most bytes of the whole process. So before each program, memory is taken
-until its run must exceed the most so far. A process that has no room for that ends with 75, and
-the next one goes on.
+The allocator reports the peak bytes of the whole process. So before each run, memory is taken until
+the run must exceed the peak so far. A process that has no room for that exits with 75, and the
+next process continues.
 """
 
 import argparse
@@ -36,16 +36,16 @@ from assay.targets.jax_internals import compile_with_dump
 from benchmarks.device.profiles import profiled
 
 AGAIN: Final = 75
-"""The exit code of a process that has no room for another measurement, as EX_TEMPFAIL."""
+"""The exit code of a process without room for another measurement (EX_TEMPFAIL)."""
 
 _SUITES: Final = ("scan_offload", "dus_remat", "tensor_splitting", "sharded_scan")
 _MODULES: Final = ("workloads", "executed")
 _TIMED_RUNS: Final = 5
 _ROOM: Final = 0.9
-"""The part of the allocator's memory that measurements use."""
+"""Maximum share of the allocator's memory that measurements use."""
 
 _LEAST_COPY: Final = 2**16
-"""Bytes of the arrays whose copies in loops are counted."""
+"""Minimum bytes of an array whose copies in loops are counted."""
 
 
 class NoRoomError(Exception):
@@ -53,7 +53,7 @@ class NoRoomError(Exception):
 
 
 def programs(target: str) -> Iterator[tuple[Workload, Variant]]:
-    """The variants of the suites that a live GPU runs, and each only once."""
+    """The variants of the suites that a live GPU runs, each once."""
     seen = set()
     for suite in _SUITES:
         for name in _MODULES:
@@ -79,7 +79,7 @@ def _workloads(values: Any) -> Iterator[Workload]:
 
 
 def seen(tools: Framework, variant: Variant, meter: "Meter | None") -> dict[str, Any]:
-    """What is known of a program: bytes, and with a ``meter`` seconds and what its run does."""
+    """Measures of a program: bytes, and with a ``meter`` also seconds and a profile of its run."""
     program = built(variant, tools.devices)
     if program.function is None:
         return {"skipped": "no function"}
@@ -147,10 +147,10 @@ def _run(program: Program, compiled: Any, meter: "Meter", expected: int) -> dict
 
 @dataclass(slots=True, kw_only=True)
 class Meter:
-    """The most memory that a run has in use, by an allocator that tells the process's most.
+    """Measures the peak memory of a run, by an allocator that reports only the process's peak.
 
-    ``stats`` are the allocator's, ``take`` allocates so many bytes. What is taken stays in
-    ``held``, so that the next run exceeds the most so far and is seen.
+    ``stats`` returns the allocator's figures, ``take`` allocates a number of bytes. ``held`` keeps
+    what was taken, so that the next run exceeds the peak so far and can be measured.
     """
 
     stats: Callable[[], Mapping[str, int]]
@@ -160,12 +160,12 @@ class Meter:
     def most_of(
         self, run: Callable[[], None], expected: int, before: Callable[[], None]
     ) -> int | None:
-        """The bytes in use during ``run`` beyond those in use before it; None if not seen.
+        """The most bytes in use during ``run`` beyond those before it; None if it sets no peak.
 
-        ``before`` prepares another run. Raises NoRoomError where memory runs out, and another
-        process has more.
+        ``before`` prepares another run. Raises NoRoomError if memory runs out and this process
+        holds some for earlier measurements, because then a new process has more room.
         """
-        for part in (0.9, 0.0):  # Room for a tenth less than expected; then for none at all.
+        for part in (0.9, 0.0):  # Leave room below the peak for 0.9 of what is expected; then none.
             before()
             known = self.stats()
             missing = known["peak_bytes_in_use"] - known["bytes_in_use"]
@@ -192,7 +192,7 @@ def _on_host(leaf: Any) -> bool:
 
 
 def _random(shapes: Any) -> Any:
-    """Normal values on the host, small enough that products stay finite."""
+    """Values on the host: normal ones, so small that products stay finite; integers are 0 or 1."""
     generator = np.random.default_rng(0)
 
     def one(shape: Any) -> Any:
@@ -205,7 +205,7 @@ def _random(shapes: Any) -> Any:
 
 
 def main() -> int:
-    """Measures what FILE lacks; 75 if another process must go on."""
+    """Measures the programs that FILE lacks; 75 if another process must continue."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0] if __doc__ else None)
     parser.add_argument("file", type=Path)
     parser.add_argument("--target", default="gpu")

@@ -1,4 +1,4 @@
-"""What a folder of ``benchmarks.device`` has, in tables of Markdown."""
+"""Tables in Markdown of the results in a folder of ``benchmarks.device``."""
 
 import json
 from collections.abc import Iterator

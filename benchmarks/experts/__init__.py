@@ -1,1 +1,1 @@
-"""Programs, and the versions of them that an expert writes to save memory."""
+"""Programs, and versions of them that an expert writes to save memory."""

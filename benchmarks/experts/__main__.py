@@ -1,10 +1,10 @@
 """Time of memsafe over an expert's version at equal memory: ``python -m benchmarks.experts``.
 
-Each program is run as the user wrote it, in each way that an expert writes it to save memory, and
-by memsafe with the memory of each of these ways as its budget: all in turns in one process. A way
-counts if it takes less memory than the plain program, and no other way of the expert takes less of
-both memory and time. ``KeOps`` is measured beside where ``pykeops`` is installed, and equinox's
-checkpointed loop where ``equinox`` is.
+Each program runs as the user wrote it (plain), in each way that an expert writes it to save memory,
+and by memsafe. The budget of memsafe is the memory of each of these ways. All runs take turns in
+one process. A way counts if it saves more than 5 % of the plain program's memory, and no other such
+way takes both less memory and less time. ``KeOps`` is also timed if ``pykeops`` is installed.
+equinox's checkpointed loop is one of the ways if ``equinox`` is installed.
 """
 
 import argparse
@@ -35,21 +35,24 @@ from benchmarks.experts.measured import (
 GEOMEAN_AT_MOST: Final = 1.0
 WORST_AT_MOST: Final = 1.3
 DIFFERENCE_AT_MOST: Final = 1e-4
-"""Of single precision, over the largest value: long sums in another order."""
+"""Maximum difference over the largest value, for single precision: long sums change their order."""
 
 _SAVES: Final = 0.95
-"""A way that takes more of the plain program's memory than this saves none."""
+"""A way saves memory if it takes less than this share of the plain program's memory."""
 
 _COLUMNS: Final = (
     *("MB", "s", "over plain"),
     *("memsafe MB", "s", "over plain", "over expert", "setup over plain", "differences"),
 )
-"""Of the expert's version, then of memsafe's; differences of memsafe and expert from plain."""
+"""Columns of the expert's version, then of memsafe's.
+
+"differences" are those of memsafe and of the expert from the plain program's results.
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Point:
-    """A way of the expert, and memsafe within its memory; times in seconds."""
+    """A way of the expert, and memsafe within the memory of that way; times in seconds."""
 
     expert: Way
     expert_s: float
@@ -58,19 +61,19 @@ class Point:
 
     @property
     def ratio(self) -> float:
-        """The time of memsafe over the expert's."""
+        """The time of memsafe over the time of the expert's way."""
         return self.safe_s / self.expert_s
 
     @property
     def differences(self) -> tuple[float, ...]:
-        """The differences of both from the plain program's results."""
+        """The differences of the expert's way and of memsafe from the plain program's results."""
         safe = () if isinstance(self.safe, Refused) else (self.safe.difference,)
         return (self.expert.difference, *safe)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Compared:
-    """A program, and each of its points."""
+    """A program and its points; ``beside`` maps other ways (KeOps) to their seconds."""
 
     plain: Way
     plain_s: float
@@ -79,7 +82,7 @@ class Compared:
 
     @property
     def counted(self) -> tuple[Point, ...]:
-        """The points that save memory, and that no other one betters in memory and time."""
+        """The points that save memory, but not those that another betters in memory and time."""
         most = _SAVES * self.plain.nbytes
         saving = [each for each in self.points if each.expert.nbytes < most]
         return tuple(
@@ -93,7 +96,7 @@ class Compared:
 
 
 def main() -> int:
-    """Prints a table; 1 if memsafe is slower than the limits, refuses a budget, or is wrong."""
+    """Prints a table; 1 if memsafe is too slow, refuses a budget that counts, or is wrong."""
     arguments = _parser().parse_args()
     console = Console(file=sys.stdout, width=None if sys.stdout.isatty() else 170)
     found = []
@@ -118,7 +121,7 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def compared(case: Case, turns: int) -> Compared:
-    """The times of a case written in each way, and of memsafe with the memory of that way."""
+    """The times of each way of a case, and of memsafe within the memory of each way."""
     problem = case.problem()
     with jax.enable_x64(problem.is_double):
         values = jax.device_put(problem.values())
@@ -140,7 +143,7 @@ def compared(case: Case, turns: int) -> Compared:
 
 
 def _beside(name: str, function: Callable[..., Any], values: Any) -> Iterator[Way]:
-    """What is no program of XLA's, where it is installed."""
+    """The KeOps version of a program, which XLA does not compile; none without ``pykeops``."""
     if find_spec("pykeops"):
         run = partial(function, *values)
         run()  # compiles, unless an earlier process has
@@ -192,7 +195,7 @@ def _mb(nbytes: float) -> str:
 
 
 def verdict(console: Console, found: Sequence[Compared]) -> int:
-    """Prints whether the limits are kept; 1 if not."""
+    """Prints whether memsafe keeps the limits; 1 if not."""
     ratios = [[point.ratio for point in one.counted] for one in found]
     means = [_geomean(each) for each in ratios if each]
     fitting = [each for each in means if each < inf]

@@ -1,4 +1,4 @@
-"""The means that an expert has against large arrays: blocks, sums of blocks, checkpoints."""
+"""Techniques of an expert that avoid large arrays: blocks, sums of blocks, checkpoints."""
 
 from collections.abc import Callable, Mapping
 from functools import partial
@@ -24,22 +24,22 @@ POLICIES: Final[Mapping[str, Wrap]] = {
         "everything_saveable",
     )
 }
-"""What a block keeps for its gradient, from nothing to everything."""
+"""Policies for the values that a block keeps for its gradient, from nothing to everything."""
 
 
 def by_policies(build: Callable[[Wrap], Function]) -> dict[str, Function]:
-    """The program that ``build`` makes of a way to wrap its block, with each policy."""
+    """A program for each policy: ``build`` makes it with that policy around its block."""
     return {name: build(wrap) for name, wrap in POLICIES.items()}
 
 
 def in_blocks(function: Function, rows: int, *batched: Any) -> Any:
-    """The results of ``function`` of so many ``rows`` at a time, computed again for gradients."""
+    """The results of ``function``, called on ``rows`` rows at a time, recomputed for gradients."""
     made = lax.map(lambda some: jax.checkpoint(function)(*some), _cut(rows, batched))
     return jax.tree.map(lambda each: each.reshape(-1, *each.shape[2:]), made)
 
 
 def summed(function: Function, rows: int, *batched: Any) -> Any:
-    """The sum of the results of ``function`` of so many ``rows`` at a time."""
+    """The sum of ``function`` over blocks of ``rows`` rows, recomputed for gradients."""
     blocks = _cut(rows, batched)
     start = jax.tree.map(
         lambda each: jnp.zeros(each.shape, each.dtype),
@@ -62,12 +62,12 @@ def plain_loop(step: Step, start: Any, given: Any, steps: int) -> Any:
 
 
 def remat_loop(step: Step, start: Any, given: Any, steps: int) -> Any:
-    """The same, with the carry of each step kept and nothing else."""
+    """The last carry of a scan whose gradient keeps only the carry of each step."""
     return lax.scan(jax.checkpoint(step), start, given, length=steps)[0]
 
 
 def nested_loop(step: Step, start: Any, given: Any, steps: int) -> Any:
-    """The same with a checkpoint at each of √T segments, and in them at each step."""
+    """The last carry of a scan with checkpoints around each of about √T segments and each step."""
     inner = next(each for each in range(isqrt(steps), 0, -1) if steps % each == 0)
     segments = jax.tree.map(lambda each: each.reshape(-1, inner, *each.shape[1:]), given)
 
@@ -79,7 +79,7 @@ def nested_loop(step: Step, start: Any, given: Any, steps: int) -> Any:
 
 
 def equinox_loop(step: Step, start: Any, given: Any, steps: int) -> Any:
-    """The same by equinox, which diffrax's adjoints use: as many checkpoints as segments above."""
+    """The last carry of equinox's scan, which diffrax's adjoints use, with √T checkpoints."""
     from equinox.internal import scan
 
     made = scan(
@@ -92,7 +92,7 @@ Loop = Callable[[Step, Any, Any, int], Any]
 
 
 def loops() -> dict[str, Loop]:
-    """Each way to checkpoint a loop; equinox's where it is installed."""
+    """Each way to checkpoint a loop; equinox's only if equinox is installed."""
     found: dict[str, Loop] = {"nested": nested_loop, "remat": remat_loop}
     if find_spec("equinox"):
         found["equinox"] = equinox_loop

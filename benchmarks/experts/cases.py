@@ -1,6 +1,7 @@
-"""The programs that are compared, at sizes of about a second or less.
+"""The programs to compare, at sizes of about a second or less.
 
-In single precision, but for sparse regression, whose Cholesky factors users compute in double.
+They are in single precision. Sparse regression is in double precision, because users compute its
+Cholesky factors in double.
 """
 
 from collections.abc import Callable, Mapping
@@ -30,9 +31,9 @@ from suites.tensor_splitting.stencils import StencilSizes, heat_problem, network
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Case:
-    """A problem, which of its ways an expert would take, and what else is timed with them.
+    """A problem, and the ways that an expert would take (all of the problem's ways if empty).
 
-    Without ``ways`` all of the problem's count.
+    ``beside`` maps names to other versions, which are only timed.
     """
 
     name: str
@@ -42,12 +43,12 @@ class Case:
 
 
 def keops_products(x: Any, y: Any, v: Any) -> Any:
-    """The kernel's product by KeOps."""
+    """The product of a kernel matrix and ``v`` by KeOps."""
     return (-_squared_distances(x, y) / 2).exp() @ v
 
 
 def keops_neighbours(queries: Any, found: Any) -> Any:
-    """The nearest points by KeOps."""
+    """The indices of the nearest points by KeOps."""
     return _squared_distances(queries, found).argKmin(NEIGHBOURS, dim=1)
 
 
@@ -58,7 +59,7 @@ def _squared_distances(x: Any, y: Any) -> Any:
 
 
 def _by_rows(build: Build, rows: int) -> Build:
-    """With the plain program of so many rows of its first argument at a time as one more way."""
+    """Add a way: the plain program on ``rows`` rows of its first argument at a time."""
 
     def built() -> Problem:
         problem = build()

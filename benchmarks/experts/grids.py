@@ -32,7 +32,7 @@ def _problem(loss: Function, ways: dict[str, Function], *arguments: Any) -> Prob
 
 
 def _by_loops(loss: Callable[..., jax.Array], *arguments: Any) -> Problem:
-    """The problem of a loss that runs a loop, and its ways to checkpoint this loop."""
+    """The problem of a loss that runs a loop; its ways checkpoint this loop."""
     ways: dict[str, Function] = {name: partial(loss, loop) for name, loop in loops().items()}
     return _problem(partial(loss, plain_loop), ways, *arguments)
 
@@ -43,7 +43,7 @@ def _convolved(x: jax.Array, kernel: jax.Array, stride: int = 1) -> jax.Array:
 
 
 def resnet(blocks: int, batch: int, side: int, channels: int) -> Problem:
-    """Residual blocks with batch norm; by hand a checkpoint around each, or a scan over them."""
+    """Residual blocks with batch norm; by hand: a checkpoint around each, in a scan or not."""
 
     def normalised(x: jax.Array) -> jax.Array:
         mean, variance = x.mean((0, 1, 2)), x.var((0, 1, 2))
@@ -70,7 +70,7 @@ def resnet(blocks: int, batch: int, side: int, channels: int) -> Problem:
 
 
 def unet(batch: int, side: int, channels: int, rows: int) -> Problem:
-    """A U-Net of three levels; by hand its gradient of some images at a time is summed."""
+    """A U-Net of three levels; by hand: a sum of the gradients of ``rows`` images at a time."""
 
     def twice(x: jax.Array, kernels: Any) -> jax.Array:
         for kernel in kernels:
@@ -106,7 +106,7 @@ def unet(batch: int, side: int, channels: int, rows: int) -> Problem:
 
 
 def wave(steps: int, side: int) -> Problem:
-    """The gradient of a wave's energy by the speed at each point: a leapfrog scan on a cube."""
+    """The gradient of a wave's mean square by speed at each point: a leapfrog scan on a cube."""
 
     def loss(loop: Loop, speed: jax.Array, field: jax.Array) -> jax.Array:
         def step(state: Any, _: None) -> tuple[Any, None]:
@@ -125,7 +125,7 @@ def wave(steps: int, side: int) -> Problem:
 
 
 def neural_ode(steps: int, batch: int, width: int) -> Problem:
-    """The gradients of a neural differential equation, by fixed steps of Runge and Kutta."""
+    """The gradients of a neural differential equation, by fixed Runge-Kutta steps."""
 
     def loss(loop: Loop, weights: Weights, x: jax.Array) -> jax.Array:
         def field(x: jax.Array) -> Any:
@@ -166,7 +166,7 @@ def recurrent(sizes: LoopSizes) -> Problem:
 
 
 def _beside(suite: Problem, loss: Callable[..., jax.Array]) -> Problem:
-    """A problem of the suite with gradients: its batch loop, and checkpoints of its own loop."""
+    """Gradients of a suite's problem; ways: a loop over the batch, checkpoints in its own loop."""
     by_hand = suite.ways["lax-map"]
     found = _by_loops(loss, *suite.arguments)
     of_rows = jax.value_and_grad(lambda *given: jnp.mean(by_hand(*given) ** 2))

@@ -1,4 +1,4 @@
-"""A way to write a program, compiled: its memory, its results and its time."""
+"""Compiled ways to write a program: memory, results and time."""
 
 import os
 import time
@@ -16,16 +16,17 @@ from memsafe import BudgetError, memsafe  # noqa: TID251 — it is measured here
 from memsafe.measure import Place, measured  # noqa: TID251
 
 _LEAST_S: Final = 0.1
-"""A turn of a way calls it again until so long has passed: one call of a millisecond is noise."""
+"""Seconds for which a turn repeats calls of a way: the time of one millisecond call is noise."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Way:
     """One way to run a program.
 
-    ``nbytes`` is all that the program takes, what libraries hold on a CPU included.
-    ``setup_s`` is the time from the function to its executable, without a run. ``difference`` is
-    the largest of any result over the largest value of the plain program's.
+    ``nbytes`` is all memory of the program, with what libraries hold on a CPU.
+    ``setup_s`` is the time from the function to its executable, without a run. ``call_s`` is the
+    time of one call. ``difference`` is the largest difference from the plain program's results, by
+    `difference`.
     """
 
     name: str
@@ -38,19 +39,19 @@ class Way:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Refused:
-    """A budget that memsafe did not keep, and the least that it reached."""
+    """A refusal by memsafe: ``smallest`` is the smallest peak that it reached, in bytes."""
 
     smallest: float
 
 
 def machine() -> str:
-    """What a table of times was measured on, in words."""
+    """JAX's version, the processor and its load, for a table of times."""
     cores, load = os.cpu_count(), os.getloadavg()[0]
     return f"jax {jax.__version__}, {cores} cores of {processor()}, load {load:.1f}"
 
 
 def way(name: str, function: Callable[..., Any], values: Any, truth: Any) -> Way:
-    """``function`` compiled, and run twice; ``truth`` is what it should give, None if unknown."""
+    """``function`` compiled and run twice; ``truth`` are the right results, None if unknown."""
     tree: Any
     leaves, tree = jax.tree.flatten(values)
     start = time.perf_counter()
@@ -81,9 +82,10 @@ def way(name: str, function: Callable[..., Any], values: Any, truth: Any) -> Way
 
 
 def within(budget: int, function: Callable[..., Any], values: Any, truth: Any) -> Way:
-    """``function`` by memsafe within so many bytes, set up by its first call. Raises BudgetError.
+    """``function`` by memsafe within ``budget`` bytes. Raises BudgetError.
 
-    Its figures are of the same plan, compiled once more.
+    ``setup_s`` is the time of the first call without that of a run. The other figures are of the
+    same plan, compiled once more.
     """
     safe = memsafe(function, budget)
     start = time.perf_counter()
@@ -96,7 +98,7 @@ def within(budget: int, function: Callable[..., Any], values: Any, truth: Any) -
 def within_or_refused(
     budget: int, function: Callable[..., Any], values: Any, truth: Any
 ) -> Way | Refused:
-    """`within`, or the refusal."""
+    """The result of `within`, or the refusal."""
     try:
         return within(budget, function, values, truth)
     except BudgetError as refusal:
@@ -104,7 +106,7 @@ def within_or_refused(
 
 
 def difference(results: Any, truth: Any) -> float:
-    """The largest difference of any result of floats, over its largest value."""
+    """The largest difference of any floating-point result, over the largest value in ``truth``."""
     pairs = zip(jax.tree.leaves(results), jax.tree.leaves(truth), strict=True)
     gaps = [
         float(np.max(np.abs(ours - theirs)) / max(np.max(np.abs(theirs)), 1e-30))
@@ -115,7 +117,7 @@ def difference(results: Any, truth: Any) -> float:
 
 
 def in_turns(ways: Sequence[Way], turns: int) -> list[float]:
-    """The median time of a call of each, in seconds, all in turns."""
+    """The median time of a call of each way, in seconds; the ways take turns."""
     calls = [ceil(_LEAST_S / max(each.call_s, 1e-4)) for each in ways]
     seconds: list[list[float]] = [[] for _ in ways]
     for _ in range(turns):

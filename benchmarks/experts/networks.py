@@ -1,4 +1,4 @@
-"""Training steps of networks: the plain program, and what an expert does against its memory."""
+"""Training steps of networks: the plain program, and ways of an expert to save memory."""
 
 from functools import partial
 from typing import Any
@@ -16,7 +16,7 @@ Weights = dict[str, Any]
 
 
 def _problem(plain: Function, ways: dict[str, Function], *arguments: Any) -> Problem:
-    """A program of small weights (the first argument) and of normal values."""
+    """A program on normal values; those of the weights (the first argument) are small."""
 
     def values() -> tuple[Any, ...]:
         generator = np.random.default_rng(0)
@@ -42,7 +42,7 @@ def _heads(x: jax.Array, heads: int) -> jax.Array:
 
 
 def _block(weights: Weights, x: jax.Array, *, heads: int, causal: bool) -> Any:
-    """A layer of a transformer, of ``[batch, sequence, width]``."""
+    """A transformer layer on ``[batch, sequence, width]``."""
     of = jnp.split(_normalised(x) @ weights["qkv"], 3, axis=-1)
     q, k, v = (_heads(each, heads) for each in of)
     scores = q @ k.swapaxes(-1, -2) / q.shape[-1] ** 0.5
@@ -64,7 +64,7 @@ def _layers(count: int, width: int) -> Weights:
 
 
 def gpt(layers: int, batch: int, sequence: int, width: int) -> Problem:
-    """Layers of a decoder as a scan, with ``jax.checkpoint`` by each policy around a layer."""
+    """Decoder layers as a scan; by hand: each checkpoint policy, or one sequence at a time."""
 
     def loss(wrap: Wrap, weights: Weights, x: jax.Array) -> jax.Array:
         layer = wrap(lambda x, one: (_block(one, x, heads=8, causal=True), None))
@@ -82,7 +82,7 @@ def gpt(layers: int, batch: int, sequence: int, width: int) -> Problem:
 
 
 def vit(layers: int, batch: int, width: int, rows: int) -> Problem:
-    """Layers of a vision transformer as Python writes them; by hand gradients of some images."""
+    """Layers of a vision transformer in a Python loop; by hand: ``rows`` images at a time."""
 
     def loss(weights: Weights, x: jax.Array) -> jax.Array:
         for at in range(layers):
@@ -98,7 +98,7 @@ def vit(layers: int, batch: int, width: int, rows: int) -> Problem:
 
 
 def cross_entropy(tokens: int, width: int, vocabulary: int, rows: int) -> Problem:
-    """The last layer of a language model: its loss, and gradients by weights and states."""
+    """The loss of a language model's last layer, and gradients by weights and hidden states."""
 
     def lost(weight: jax.Array, x: jax.Array, labels: jax.Array) -> jax.Array:
         log_p = jax.nn.log_softmax(x @ weight)

@@ -17,7 +17,7 @@ BY_HAND = "blocks"
 
 
 def problem(plain: Function, by_hand: Function, *arguments: Any) -> Problem:
-    """A program of normal values, and the same in blocks."""
+    """A program on normal values; its only way is the program in blocks."""
     return Problem(
         plain=plain,
         ways={BY_HAND: by_hand},
@@ -27,7 +27,7 @@ def problem(plain: Function, by_hand: Function, *arguments: Any) -> Problem:
 
 
 def squared_distances(x: jax.Array, y: jax.Array) -> jax.Array:
-    """[N, D], [M, D] → [N, M]."""
+    """Squared distances of all pairs: [N, D], [M, D] → [N, M]."""
     return jnp.sum(x**2, -1)[:, None] + jnp.sum(y**2, -1)[None, :] - 2 * x @ y.T
 
 
@@ -61,8 +61,9 @@ def _unit(x: jax.Array) -> Any:
 def t_sne(points: int, width: int, rows: int) -> Problem:
     """The gradient of t-SNE's divergence by the embedding, with Gaussian affinities.
 
-    By hand, the sums that normalise move out of the logarithm, so that one pass over the pairs
-    gives all sums; or they stay, and a second pass reads them.
+    By hand in blocks, the normalising sums move out of the logarithm. So one pass over the pairs
+    gives all sums. By hand in two passes, they stay in the logarithm, and the second pass reads
+    them.
     """
 
     def divergence(y: jax.Array, x: jax.Array) -> jax.Array:
@@ -110,7 +111,7 @@ def t_sne(points: int, width: int, rows: int) -> Problem:
 
 
 def sinkhorn(points: int, rounds: int, rows: int) -> Problem:
-    """The dual value of entropic transport between two clouds after some rounds of Sinkhorn."""
+    """The dual value of entropic transport between two clouds after ``rounds`` Sinkhorn rounds."""
     epsilon = 0.5
 
     def soft(x: jax.Array, y: jax.Array, potential: jax.Array) -> jax.Array:
@@ -169,7 +170,7 @@ def chamfer(points: int, rows: int) -> Problem:
 
 
 def features(points: int, width: int, frequencies: int, rows: int) -> Problem:
-    """Regression on random Fourier features: the Gram matrix of all rows, solved."""
+    """Regression on random Fourier features: a solve with the Gram matrix of all rows."""
 
     def sums(w: jax.Array, x: jax.Array, y: jax.Array) -> tuple[jax.Array, jax.Array]:
         made = jnp.cos(x @ w) / frequencies**0.5
@@ -188,7 +189,7 @@ def features(points: int, width: int, frequencies: int, rows: int) -> Problem:
 
 
 def attention_edges(nodes: int, edges: int, heads: int, width: int) -> Problem:
-    """The gradients of a graph attention layer (GAT), whose messages are one for each edge."""
+    """The gradients of a graph attention layer (GAT) with a message per edge; by hand: by heads."""
     generator = np.random.default_rng(0)
     ends = generator.integers(0, nodes, (2, edges), dtype=np.int32)
 

@@ -1,10 +1,10 @@
 """memsafe on programs of other libraries: ``python -m benchmarks.libraries``.
 
-Each program of an installed library is run as written, and by memsafe within a half, a quarter and
-an eighth of its memory, in turns in one process. Exits with 1 where a value is wrong, a budget is
-not kept, or memsafe raises anything but BudgetError; a refusal is printed with its text. The
-libraries are no requirements of Assay: ``pip install blackjax dm-haiku distrax e3nn-jax evosax
-jraph lineax netket`` installs them.
+Each program of an installed library runs as written, and by memsafe within a half, a quarter and an
+eighth of its memory, in turns in one process. Exits with 1 if a value is wrong, a program exceeds
+its budget, memsafe raises anything but BudgetError, or no program ran. Prints the text of each
+refusal. Assay does not require the libraries: ``pip install blackjax dm-haiku distrax e3nn-jax
+evosax jraph lineax netket`` installs them.
 """
 
 import argparse
@@ -27,18 +27,22 @@ from memsafe import BudgetError  # noqa: TID251 — it is measured here.
 
 SHARES: Final = (2, 4, 8)
 DIFFERENCE_AT_MOST: Final = 2.0**-10
-"""Of single precision, over the largest value; the flow's own rounding is half of this."""
+"""Maximum difference over the largest value, for single precision.
+
+The flow's own rounding is half of this.
+"""
 
 NOTHING: Final = 1e-6
-"""A result so small is taken for rounding: the derivative of a bias before a softmax is zero."""
+"""Results below this count as rounding: the derivative of a bias before a softmax is zero."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tried:
-    """A program within a share of its memory: how it runs, or the text of a refusal or a failure.
+    """A program by memsafe within a share of its memory.
 
-    ``setup_s`` is the time from the function to its executable, or to the refusal. ``off`` is the
-    largest difference from the values as written, by `difference`.
+    ``found`` is the compiled way, or the text of a refusal or a failure. ``setup_s`` is the time
+    from the function to its executable, to the refusal or to the failure. ``off`` is the largest
+    difference from the values as written, by `difference`.
     """
 
     found: Way | str
@@ -48,7 +52,7 @@ class Tried:
 
 
 def main() -> int:
-    """Prints a table; 1 if a value is wrong, a budget is not kept, or memsafe fails."""
+    """Prints a table; 1 if a value is wrong, a budget is exceeded, or memsafe fails."""
     arguments = _parser().parse_args()
     console = Console(file=sys.stdout, width=None if sys.stdout.isatty() else 170)
     table = Table("program", "MB", "s", "setup s", box=MARKDOWN)
@@ -94,7 +98,7 @@ def _compared(console: Console, table: Table, name: str, program: Program, turns
 
 
 def within(budget: int, function: Callable[..., Any], values: Any, truth: Any) -> Tried:
-    """``function`` by memsafe within so many bytes, its results held against ``truth``."""
+    """``function`` by memsafe within ``budget`` bytes, its results compared with ``truth``."""
     start = time.perf_counter()
     try:
         found = measured.within(budget, function, values, truth)
@@ -109,7 +113,7 @@ def within(budget: int, function: Callable[..., Any], values: Any, truth: Any) -
 
 
 def difference(results: Any, truth: Any) -> float:
-    """The largest difference of any result of floats, over its largest value or `NOTHING`."""
+    """The largest difference of any floating-point result, over its largest value or `NOTHING`."""
     pairs = [
         (np.asarray(ours), np.asarray(theirs))
         for ours, theirs in zip(results, truth, strict=True)

@@ -1,6 +1,6 @@
 """One program of each library, as its users write it: a function and its arguments.
 
-Nothing here was changed for memsafe, and each takes 100 to 500 MB as written.
+No program was changed for memsafe. Each takes 100 to 500 MB as written.
 """
 
 from collections.abc import Callable, Mapping
@@ -40,7 +40,7 @@ def blackjax_hmc() -> Program:
 
 
 def lineax_evidence() -> Program:
-    """The derivatives of a Gaussian process's fit, by conjugate gradients on 3,000 points."""
+    """A Gaussian process's fit and its derivative, by conjugate gradients on 3,000 points."""
     import lineax
 
     def loss(scale: Any, inputs: Any, outputs: Any) -> Any:
@@ -95,7 +95,7 @@ def _tokens(batch: int, length: int, vocabulary: int) -> Any:
 
 
 def _trained(model: Any, tokens: Any) -> Program:
-    """A step of adam on the loss of the next tokens."""
+    """A step of Adam on the cross-entropy of the next tokens."""
 
     def loss(weights: Any, tokens: Any) -> Any:
         logits = model.apply(weights, tokens[:, :-1])
@@ -105,7 +105,7 @@ def _trained(model: Any, tokens: Any) -> Program:
 
 
 def _stepped(loss: Callable[..., Any], weights: Any, *data: Any) -> Program:
-    """A step of adam; its large `eps` keeps a gradient that is but rounding from becoming ±1."""
+    """A step of Adam. Its large `eps` keeps a gradient that is only rounding from becoming ±1."""
     optimiser = optax.adam(1e-3, eps=1e-2)
 
     def step(weights: Any, moments: Any, *data: Any) -> Any:
@@ -117,7 +117,7 @@ def _stepped(loss: Callable[..., Any], weights: Any, *data: Any) -> Program:
 
 
 def distrax_flow() -> Program:
-    """A training step of a flow of couplings by rational-quadratic splines, on 12,000 points."""
+    """A training step of a flow of rational-quadratic spline couplings, on 12,000 points."""
     import distrax
     import haiku as hk
 
@@ -285,6 +285,6 @@ PROGRAMS: Final[Mapping[str, Callable[[], Program]]] = {
         jraph_attention,
         e3nn_forces,
         evosax_population,
-        netket_energies,  # The last: it turns on double precision for all that follows.
+        netket_energies,  # Last, because it turns on double precision for all later programs.
     )
 }

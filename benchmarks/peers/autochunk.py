@@ -1,11 +1,12 @@
 """memsafe and the range that AutoChunk reports: ``python -m benchmarks.peers.autochunk``.
 
-Zhao et al., 2024 (arXiv 2401.10652): over 80 % less activation memory at a loss of speed within
-10 %, and 3.2 to 11.7 times the length, on an A100 of 80 GB. The forward passes of the same kinds of
-network are compiled for a GPU that need not be there. The first table has the temporaries as
-written, and by memsafe in 20 % of them, in 1.1 times the time by prediction if that is possible;
-the second the greatest length that fits 80 GB. Exits with 1 where a fifth of the memory takes more
-than 1.1 times the time, or memsafe's length is less than 3.2 times that as written.
+Zhao et al., 2024 (arXiv 2401.10652) report over 80 % less activation memory at a loss of speed
+within 10 %, and 3.2 to 11.7 times the length, on an A100 of 80 GB. Here, the forward passes of the
+same kinds of network are compiled for a GPU; no GPU is needed. The first table has the temporaries
+as written, and by memsafe in 20 % of them, if possible within 1.1 times the time by prediction. The
+second table has the greatest length that fits 80 GB. Exits with 1 if memsafe finds no plan for a
+fifth of the temporaries within 1.1 times the time, or if memsafe's length is less than 3.2 times
+the length as written.
 """
 
 import argparse
@@ -34,13 +35,13 @@ SLOWDOWN: Final = 1.1
 LONGER: Final = 3.2
 ROOM: Final = 80e9
 FINENESS: Final = 2
-"""How often the step of a doubling is halved: the last one is 2 ** 0.25."""
+"""Number of halvings of the exponent after the doublings: the last step is 2 ** 0.25."""
 MULTIPLE: Final = 8
-"""What a length is a multiple of: a U-Net of four levels halves its rows three times."""
+"""Lengths are multiples of this, because a U-Net of four levels halves its rows three times."""
 
 
 def main() -> int:
-    """Prints two tables; 1 where memsafe is below the range."""
+    """Prints the tables; 1 if memsafe is below the range."""
     asked = _parser().parse_args()
     console = Console(file=sys.stdout, width=None if sys.stdout.isatty() else 160)
     names = [name for name in NETWORKS if asked.only in name]
@@ -119,9 +120,10 @@ def _length(console: Console, names: list[str], most: int) -> bool:
 
 
 def longest(fits: Callable[[int], bool], start: int, most: int) -> int:
-    """The greatest length found that fits: by doubling ``start``, then by halving the last step.
+    """The greatest length found that fits, from ``start`` to ``most``; 0 if ``start`` does not.
 
-    Lengths are `MULTIPLE`s from ``start`` to ``most``; 0 if ``start`` does not fit.
+    The search doubles ``start``, then halves the step. Lengths between two doublings are rounded
+    down to multiples of `MULTIPLE`.
     """
     if not fits(start):
         return 0

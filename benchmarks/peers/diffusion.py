@@ -1,4 +1,4 @@
-"""A U-Net of the kind of Stable Diffusion 1, with one block where that has two or three."""
+"""A U-Net like that of Stable Diffusion 1, with one block where the original has two or three."""
 
 from typing import Any, Final
 
@@ -9,7 +9,7 @@ from jax import Array, lax  # noqa: TID251
 from benchmarks.peers.jax_networks import attention, floats, in_heads, normalised, of_heads
 
 CHANNELS: Final = (320, 640, 1_280, 1_280)
-"""By level, each of half the rows of that before; all but the last have attention."""
+"""Channels by level. Each level halves the rows of the level before; the last has no attention."""
 LATENT: Final = 4
 HEADS: Final = 8
 GROUPS: Final = 32
@@ -45,7 +45,7 @@ def _residual(weights: Any, x: Array, time: Array) -> Array:
 
 
 def _attended(weights: Any, x: Array, other: Array) -> Array:
-    """What each row of ``x`` finds in those of ``other``."""
+    """Attention of each row of ``x`` to the rows of ``other``."""
     query = in_heads(x @ weights["query"], HEADS)
     key, value = (in_heads(other @ weights[name], HEADS) for name in ("key", "value"))
     return of_heads(attention(query, key, value)) @ weights["out"]
@@ -116,7 +116,7 @@ def _level_weights(given: int, made: int, *, attends: bool) -> dict[str, Any]:
 
 
 def unet_arguments(rows: int) -> tuple[Any, ...]:
-    """What a square latent image takes: eight times as many rows are in the image itself."""
+    """The arguments for a square latent image; the image itself has eight times as many rows."""
     last, deepest = len(CHANNELS) - 1, CHANNELS[-1]
     down, up = [], []
     for at, made in enumerate(CHANNELS):

@@ -1,4 +1,4 @@
-"""A program for a compile-only device: as written, and by memsafe within a budget."""
+"""A program compiled for a compile-only device: as written, and by memsafe within a budget."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -18,7 +18,7 @@ TARGET: Final = "gpu-h100"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Program:
-    """A function, what stands for its arguments, and the device that it is compiled for."""
+    """A function, the shapes and types of its arguments, and the device to compile for."""
 
     run: Callable[..., Any]
     arguments: tuple[Any, ...]
@@ -27,12 +27,12 @@ class Program:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Compiled:
-    """A compiled program: what its compiler says that it takes, and what it does.
+    """A compiled program: the bytes that its compiler reports, and its operations.
 
-    ``nbytes`` is temporaries, arguments and results; both sizes are infinite where the compiler
-    refuses. ``products`` are the operations of matrix products and convolutions. ``operations``
-    and ``slowdown`` are memsafe's own: all operations, and the time it predicts, both over those
-    of the program as written.
+    ``nbytes`` is temporaries, arguments and results. If the compiler refuses the program, both
+    sizes follow its message, or are infinite. ``products`` are the operations of matrix products
+    and convolutions. ``operations`` and ``slowdown`` are memsafe's counts: all operations and the
+    predicted time, both over those of the program as written.
     """
 
     temp_bytes: float
@@ -44,9 +44,9 @@ class Compiled:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Refused:
-    """A budget that memsafe refuses: the smallest bytes that it reached in all.
+    """A refusal by memsafe: ``nbytes`` is the smallest peak that it reached.
 
-    ``slowdown`` is that of the fastest plan that fits, if it was refused for its time.
+    ``slowdown`` is the predicted slowdown of the fastest plan that fits; None if no plan fits.
     """
 
     nbytes: float
@@ -59,7 +59,7 @@ def device_of(target: str) -> Any:
 
 
 def written(program: Program) -> Compiled:
-    """The program as it is."""
+    """The program compiled as written."""
     tree: Any
     leaves, tree = jax.tree.flatten(program.arguments)
     found = measured(
@@ -72,7 +72,7 @@ def written(program: Program) -> Compiled:
 
 
 def within(program: Program, budget: float, most: float = MAX_SLOWDOWN) -> Compiled | Refused:
-    """The program by memsafe in so many bytes, and in so many times its time by prediction."""
+    """The program by memsafe in ``budget`` bytes and ``most`` times its time, by prediction."""
     asked = Asked(device=program.device, max_slowdown=most)
     calls = Calls.asked(program.run, int(budget), asked)
     try:

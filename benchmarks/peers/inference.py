@@ -1,8 +1,8 @@
 """Forward passes of the four kinds of network that AutoChunk is measured on, as users write them.
 
-Each is of one example, in single precision, by its length: tokens of a prompt, patches of an
-image, residues, rows of a latent image. The sizes are those of GPT-2, ViT-B/16, AlphaFold 2 and
-Stable Diffusion 1; those of the paper were not at hand.
+Each takes one example in single precision. Its length is a number of tokens of a prompt, patches
+of an image, residues, or rows of a latent image. The sizes are those of GPT-2, ViT-B/16,
+AlphaFold 2 and Stable Diffusion 1, because the sizes in the paper were not available.
 """
 
 from collections.abc import Callable
@@ -30,9 +30,9 @@ VOCABULARY: Final = 50_257
 PATCH: Final = 16
 
 BLOCKS: Final = 2
-"""Of AlphaFold's 48, which take the same memory one after another."""
+"""Number of blocks. AlphaFold has 48, which take the same memory one after another."""
 ALIGNED: Final = 128
-"""Sequences of the alignment."""
+"""Number of sequences in the alignment."""
 OF_ALIGNMENT: Final = 256
 OF_PAIR: Final = 128
 ALIGNMENT_HEADS: Final = 8
@@ -43,9 +43,9 @@ OF_OUTER: Final = 32
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Network:
-    """A forward pass, what it takes by its length, and the length to compare bytes at.
+    """A forward pass, its arguments for each length, and the length at which bytes are compared.
 
-    ``unit`` says what a length counts.
+    ``unit`` is the unit of a length.
     """
 
     run: Callable[..., Any]

@@ -1,4 +1,4 @@
-"""The losses of the networks of ``sizes`` in JAX, as its users write them."""
+"""The losses of the networks of ``sizes`` in JAX, as JAX users write them."""
 
 from collections.abc import Callable
 from typing import Any, Final
@@ -11,7 +11,7 @@ from benchmarks.peers.sizes import HEADS, Training
 
 
 def mlp(weights: Any, x: Array) -> Array:
-    """The mean square of what the last layer makes."""
+    """The mean square of the last layer's output."""
     for weight in weights["layers"]:
         x = jax.nn.gelu(x @ weight)
     return jnp.mean(x**2)
@@ -63,20 +63,20 @@ def of_heads(x: Array) -> Array:
 
 
 def attention(query: Array, key: Array, value: Array, seen: Array | None = None) -> Array:
-    """Softmax of all scores of each head, those not ``seen`` left out, times the values."""
+    """Softmax of the scores of each head times the values; only ``seen`` scores count."""
     scores = query @ key.swapaxes(-1, -2) / query.shape[-1] ** 0.5
     scores = scores if seen is None else jnp.where(seen, scores, -1e9)
     return jax.nn.softmax(scores) @ value
 
 
 def causal(length: int) -> Array:
-    """Which places each place sees: its own and those before."""
+    """A mask in which each position sees itself and the positions before."""
     place = jnp.arange(length)
     return place <= place[:, None]
 
 
 def transformer_layer(weights: Any, x: Array, heads: int, seen: Array | None = None) -> Array:
-    """Attention and a feed-forward part, each after a layer norm and added."""
+    """Attention and a feed-forward part, each with a layer norm before and a residual sum after."""
     parts = jnp.split(normalised(x) @ weights["qkv"], 3, -1)
     query, key, value = (in_heads(part, heads) for part in parts)
     x = x + of_heads(attention(query, key, value, seen)) @ weights["out"]
@@ -97,7 +97,7 @@ LOSSES: Final[dict[str, Callable[..., Array]]] = {"MLP": mlp, "ResNet": resnet, 
 
 
 def floats(shapes: Any) -> Any:
-    """What stands for arrays of single precision of such shapes."""
+    """A tree of shapes as single-precision `jax.ShapeDtypeStruct`s."""
     return jax.tree.map(
         lambda shape: jax.ShapeDtypeStruct(shape, jnp.float32),
         shapes,
@@ -106,7 +106,7 @@ def floats(shapes: Any) -> Any:
 
 
 def arguments(training: Training) -> tuple[Any, ...]:
-    """What a loss takes."""
+    """The arguments of a network's loss, as `jax.ShapeDtypeStruct`s."""
     given = jax.ShapeDtypeStruct(training.given, "int32" if training.is_of_tokens else "float32")
     found = floats(training.weights), given
     if training.labels is None:

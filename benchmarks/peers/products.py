@@ -1,4 +1,4 @@
-"""The operations of the matrix products and convolutions of a program, as torch counts them."""
+"""The operations of a program's matrix products and convolutions, as torch counts them."""
 
 import math
 from collections.abc import Callable
@@ -9,10 +9,11 @@ from jax.extend.core import jaxprs_in_params  # noqa: TID251
 
 
 def products_of(function: Callable[..., Any], *arguments: Any) -> float:
-    """Two for each multiplication that is added; the steps of a ``scan`` count, one of a ``while``.
+    """Operations of matrix products and convolutions: 2 for each multiplication and addition.
 
-    As torch's ``FlopCounterMode`` counts, zeros that a strided convolution's gradient is dilated
-    with cost nothing.
+    All steps of a ``scan`` count, one step of a ``while``, and the most expensive branch of a
+    ``cond``. As in torch's ``FlopCounterMode``, the zeros that dilate the gradient of a strided
+    convolution count nothing.
     """
     return _of_jaxpr(jax.make_jaxpr(function)(*arguments).jaxpr)
 

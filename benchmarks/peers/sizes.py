@@ -1,6 +1,7 @@
-"""Sizes and shapes of weights of the networks that two frameworks train. Knows neither of them.
+"""Sizes of networks that two frameworks train, and shapes of their weights. Imports neither.
 
-Kernels are ``[made, given, height, width]``. All is in single precision but the tokens.
+Kernels are ``[made, given, height, width]``. Everything but tokens and labels is in single
+precision.
 """
 
 from collections.abc import Callable
@@ -11,7 +12,7 @@ Shape = tuple[int, ...]
 Shapes = dict[str, Any]
 
 LAYERS: Final = 8
-"""Of the decoder."""
+"""Layers of the decoder."""
 KERNEL: Final = 3
 
 
@@ -19,7 +20,7 @@ KERNEL: Final = 3
 class Training:
     """A network to train: shapes of its weights and of its input.
 
-    ``labels`` is the shape of the whole numbers that it is to predict, None without.
+    ``labels`` is the shape of the integers to predict, None if there are none.
     """
 
     weights: Shapes
@@ -36,7 +37,7 @@ def mlp() -> Training:
 
 
 def resnet() -> Training:
-    """ResNet-18 with batch norm as for images of 32 × 32 (CIFAR-10), on 512 of them."""
+    """ResNet-18 with batch norm for images of 32 × 32 (CIFAR-10), on 512 images."""
     stages, images = (64, 128, 256, 512), 512
     blocks = []
     given = stages[0]
@@ -57,7 +58,7 @@ def _convolution(given: int, made: int, side: int = KERNEL) -> Shapes:
 
 
 def decoder() -> Training:
-    """8 layers of width 1,024 with 16 heads, on 8 sequences of 1,024 tokens of 32,768."""
+    """8 layers of width 1,024, 16 heads, on 8 sequences of 1,024 tokens (vocabulary of 32,768)."""
     width, tokens, vocabulary = 1_024, (8, 1_024), 32_768
     layer = {
         "qkv": (width, 3 * width),
@@ -74,11 +75,11 @@ def decoder() -> Training:
 
 
 HEADS: Final = 16
-"""Of the decoder's attention."""
+"""Heads of the decoder's attention."""
 NETWORKS: Final[dict[str, Callable[[], Training]]] = {
     "MLP": mlp,
     "ResNet": resnet,
     "decoder": decoder,
 }
 BUDGETS: Final = (1.0, 0.75, 0.5, 0.25, 0.1, 0.0)
-"""Shares of what the program keeps as written: torch's own unit."""
+"""Budgets in torch's own unit: shares of what the program keeps as written."""

@@ -1,9 +1,9 @@
 """torch's ``activation_memory_budget``: ``python -m benchmarks.peers.torch_curves > curves.json``.
 
-Runs where torch is installed, and imports no JAX. The networks of ``benchmarks.peers.sizes`` are
-traced with their backward passes by AOTAutograd, with fake tensors: nothing is computed. Its
-min-cut partitioner divides each into a forward and a backward graph, for each budget. Prints JSON:
-for each network a list of points.
+Requires torch, and imports no JAX. AOTAutograd traces the networks of ``benchmarks.peers.sizes``
+with their backward passes. The tensors are fake: nothing is computed. For each budget, the min-cut
+partitioner divides each network into a forward and a backward graph. Prints JSON: a list of points
+for each network.
 """
 
 import copy
@@ -23,12 +23,12 @@ MISSING = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Point:
-    """A division of a network into forward and backward graph.
+    """A division of a network into a forward and a backward graph.
 
-    ``saved_bytes`` is what the forward graph hands to the backward one, without arguments and
-    results. ``live_bytes`` is the most that lies in memory at once, without these, if each
-    operator of the graphs writes its result: nothing is fused. ``products`` are the operations of
-    matrix products and convolutions in both graphs, as `FlopCounterMode` counts them.
+    ``saved_bytes`` are the bytes that the forward graph hands to the backward graph, without
+    arguments and results. ``live_bytes`` are the most bytes alive at once, without arguments and
+    results, if each operator writes its result: nothing is fused. ``products`` are the operations
+    of matrix products and convolutions in both graphs, as `FlopCounterMode` counts them.
     """
 
     budget: float
@@ -75,7 +75,7 @@ def curve(name: str) -> Iterator[Point]:
 
 
 def _joint(name: str, training: Training, mode: Any) -> Any:
-    """The graph of a loss and its gradients by the weights."""
+    """The joint graph of a loss and of its gradients by the weights."""
     import torch  # noqa: TID251
     from torch._functorch.aot_autograd import aot_export_joint_simple  # noqa: TID251
     from torch.utils import _pytree  # noqa: TID251
@@ -101,7 +101,7 @@ def _joint(name: str, training: Training, mode: Any) -> Any:
 
 
 def _saved(forward: Any) -> dict[int, int]:
-    """The memory handed to the backward graph, by its address: no views, no arguments."""
+    """Bytes of each storage passed to the backward graph, without arguments; views share one."""
     _, *saved = _outputs(forward)
     arguments = _sizes(node for node in forward.graph.nodes if node.op == "placeholder")
     return {key: size for key, size in _sizes(saved).items() if key not in arguments}
@@ -113,7 +113,7 @@ def _outputs(graph: Any) -> list[Any]:
 
 
 def _sizes(nodes: Iterable[Any]) -> dict[int, int]:
-    """Bytes of the memory of the values of nodes, by its address."""
+    """Bytes of each storage that the values of nodes lie in, by the storage's address."""
     import torch  # noqa: TID251
 
     found = {}
@@ -135,9 +135,9 @@ def _live_bytes(forward: Any, backward: Any) -> int:
 
 
 def _most(graph: Any, before: dict[int, int], after: dict[int, int], ignored: set[int]) -> int:
-    """The most bytes at once while a graph runs node by node, each value freed after its last use.
+    """The most bytes alive at once while a graph runs node by node, without ``ignored``.
 
-    ``before`` lies in memory at its start, and ``after`` at its end.
+    A value is freed after its last use. ``before`` is in memory at the start, ``after`` at the end.
     """
     nodes = [node for node in graph.graph.nodes if node.op != "output"]
     last = {}

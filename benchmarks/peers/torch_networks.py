@@ -1,4 +1,4 @@
-"""The losses of the networks of ``sizes`` in torch, as its users write them, as functions."""
+"""The losses of the networks of ``sizes`` as functions in torch, as torch users write them."""
 
 from collections.abc import Callable
 from typing import Any, Final
@@ -10,7 +10,7 @@ from benchmarks.peers.sizes import HEADS
 
 
 def mlp(weights: Any, x: Any) -> Any:
-    """The mean square of what the last layer makes."""
+    """The mean square of the last layer's output."""
     for weight in weights["layers"]:
         x = functional.gelu(x @ weight, approximate="tanh")
     return (x**2).mean()

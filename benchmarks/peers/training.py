@@ -1,11 +1,11 @@
 """memsafe and torch's ``activation_memory_budget``: ``python -m benchmarks.peers.training CURVES``.
 
-``CURVES`` is what ``python -m benchmarks.peers.torch_curves`` printed where torch is installed.
-The same networks, with the gradients of their weights, are compiled for a GPU that need not be
-there: as written, and by memsafe within shares of what the program as written takes for
-temporaries. For each budget of torch a second table has the plan of memsafe with the fewest
-products that takes no more than torch has alive at once. Exits with 1 where it has none, or does
-more products.
+``CURVES`` is a file with the output of ``python -m benchmarks.peers.torch_curves``, which requires
+torch. The same networks, with the gradients of their weights, are compiled for a GPU; no GPU is
+needed. They are compiled as written, and by memsafe within shares of their temporaries as written.
+A second table has, for each budget of torch, the plan of memsafe with the fewest products that
+takes no more bytes than torch has alive at once. Exits with 1 if there is no such plan, or if the
+plan does more products than torch.
 """
 
 import argparse
@@ -33,15 +33,15 @@ from benchmarks.peers.fitted import (
 from benchmarks.peers.sizes import NETWORKS
 
 SHARES: Final = (0.9, 0.75, 0.5, 0.25, 0.1)
-"""Of the temporaries of the program as written. None of 0: they count all that lies in memory."""
+"""Shares of the temporaries as written. None is 0: temporaries count all that lies in memory."""
 EQUAL: Final = 1.005
-"""Products that differ by less are as many: a sum over slices adds rounding of counts."""
+"""Products up to this ratio count as equal: a sum over slices adds rounding of counts."""
 
 TorchPoint = dict[str, float]
 
 
 def main() -> int:
-    """Prints two tables; 1 where memsafe does more products in the memory that torch takes."""
+    """Prints two tables; 1 if memsafe does more products in the memory that torch takes."""
     asked = _parser().parse_args()
     console = Console(file=sys.stdout, width=None if sys.stdout.isatty() else 160)
     try:
@@ -116,13 +116,13 @@ def _cells(found: Compiled | Refused, plain: Compiled, own: float) -> tuple[str,
 
 
 def cheapest(points: Sequence[Compiled], nbytes: float) -> Compiled | None:
-    """The point with the fewest products, then bytes, of those that take at most so many bytes."""
+    """The point with the fewest products, then bytes, of those within ``nbytes`` of temporaries."""
     fitting = [each for each in points if each.temp_bytes <= nbytes]
     return min(fitting, key=lambda each: (each.products, each.temp_bytes), default=None)
 
 
 def is_on_or_below(best: Compiled | None, point: TorchPoint) -> bool:
-    """Whether such a point takes no more bytes than torch's, and does no more products."""
+    """Whether ``best`` exists, and takes no more bytes and does no more products than torch."""
     if best is None:
         return False
     return best.temp_bytes <= point["live_bytes"] and best.products <= EQUAL * point["products"]

@@ -1,6 +1,6 @@
 """Attention of every query to every key, and the ways to write it without the matrix of scores.
 
-All take and give ``[batch, heads, sequence, head width]``.
+Arguments and results are ``[batch, heads, sequence, head width]``, except in `cudnn_kernel`.
 """
 
 from collections.abc import Callable, Mapping
@@ -19,12 +19,12 @@ from assay.frameworks.framework import Unsupported
 from suites.tensor_splitting.problems import Problem, array, normal_values
 
 Attend = Callable[..., jax.Array]
-_HIDDEN = -1e9  # a score that the softmax makes nothing of, as textbooks write it
+_HIDDEN = -1e9  # a masked score, whose softmax is 0; textbooks use this value
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AttentionSizes:
-    """One attention, and the queries that a hand-written loop takes."""
+    """Dimensions of one attention; a loop by hand takes ``rows`` queries at a time."""
 
     sequence: int
     batch: int = 1
@@ -61,7 +61,7 @@ def cudnn_problem(sizes: AttentionSizes) -> Problem:
 
 
 def ways_to_attend(rows: int) -> Mapping[str, Attend]:
-    """Each other way to write attention, by the name of its variant."""
+    """The other ways to write attention, by the name of the variant."""
     return {
         "lax-map": partial(mapped, rows),
         "dot-product-attention": dot_product_attention,
@@ -80,7 +80,7 @@ def attention(q: jax.Array, k: jax.Array, v: jax.Array, *, causal: bool) -> jax.
 
 
 def mapped(rows: int, q: jax.Array, k: jax.Array, v: jax.Array, *, causal: bool) -> jax.Array:
-    """A loop over some queries at a time, computed again in the backward pass."""
+    """A loop that takes ``rows`` queries at a time and is recomputed in the backward pass."""
     positions = jnp.arange(q.shape[-2])
 
     @jax.checkpoint
@@ -96,20 +96,20 @@ def mapped(rows: int, q: jax.Array, k: jax.Array, v: jax.Array, *, causal: bool)
 
 
 def dot_product_attention(q: jax.Array, k: jax.Array, v: jax.Array, *, causal: bool) -> jax.Array:
-    """JAX's own, which wants the sequence before the heads."""
+    """`jax.nn.dot_product_attention`, which expects the sequence before the heads."""
     q, k, v = (each.swapaxes(1, 2) for each in (q, k, v))
     attended = jax.nn.dot_product_attention(q, k, v, is_causal=causal, implementation="xla")
     return attended.swapaxes(1, 2)
 
 
 def cudnn(q: jax.Array, k: jax.Array, v: jax.Array, *, causal: bool) -> jax.Array:
-    """Flash attention by cuDNN, which knows no wider type than bf16."""
+    """Flash attention by cuDNN, in bf16 because cuDNN accepts no wider type."""
     narrow = (each.swapaxes(1, 2).astype(jnp.bfloat16) for each in (q, k, v))
     return cudnn_kernel(*narrow, causal=causal).swapaxes(1, 2).astype(q.dtype)
 
 
 def cudnn_kernel(q: jax.Array, k: jax.Array, v: jax.Array, *, causal: bool) -> jax.Array:
-    """The same of ``[batch, sequence, heads, head width]`` in bf16.
+    """Flash attention by cuDNN of ``[batch, sequence, heads, head width]`` in bf16.
 
     Raises:
         Unsupported: cuDNN is not installed; jax asks for its version before it stages the call.

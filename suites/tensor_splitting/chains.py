@@ -40,15 +40,15 @@ def chain_problem(sizes: ChainSizes) -> Problem:
 
 
 def in_order(a: jax.Array, b: jax.Array, v: jax.Array) -> jax.Array:
-    """tanh((A B) v), as it is read."""
+    """tanh((A B) v), from left to right: the expensive order."""
     return jnp.tanh(a @ b @ v)
 
 
 def reordered(a: jax.Array, b: jax.Array, v: jax.Array) -> jax.Array:
-    """The same by the cheap order."""
+    """tanh(A (B v)): the cheap order."""
     return jnp.tanh(a @ (b @ v))
 
 
 def mapped(rows: int, a: jax.Array, b: jax.Array, v: jax.Array) -> jax.Array:
-    """The expensive order, some rows at a time."""
+    """The expensive order, ``rows`` rows of A at a time."""
     return lax.map(lambda row: jnp.tanh(row @ b @ v), a, batch_size=rows)

@@ -1,6 +1,6 @@
-"""Derivatives of a kernel product by JAX's other transforms than `grad`.
+"""Derivatives of a kernel product by JAX transforms other than `grad`.
 
-They differentiate by the scale of each dimension.
+They are derivatives with respect to the scale of each dimension.
 """
 
 from collections.abc import Callable
@@ -18,7 +18,7 @@ Transform = Callable[[Function], Function]
 
 
 def derivative_problem(transform: Transform, sizes: KernelSizes, budget_bytes: int) -> Problem:
-    """The transform of a product at these sizes; and, by another way, of memsafe's product."""
+    """The transform of a product at these sizes, as written and of memsafe's product."""
     of = partial(array, dtype=sizes.dtype)
     arguments = (
         of(sizes.dimensions),
@@ -35,17 +35,17 @@ def derivative_problem(transform: Transform, sizes: KernelSizes, budget_bytes: i
 
 
 def scaled(scales: jax.Array, x: jax.Array, y: jax.Array, v: jax.Array) -> jax.Array:
-    """The product of points of other scales: [D], [N, D], [M, D], [M, 1] → [N, 1]."""
+    """The product of points that are scaled first: [D], [N, D], [M, D], [M, 1] → [N, 1]."""
     return by_products(x * scales / 4, y * scales / 4, v)
 
 
 def tangent(function: Function) -> Function:
-    """Its value, and how it changes if all scales grow alike, by `jax.jvp`."""
+    """The function's value, and its change if all scales grow in proportion, by `jax.jvp`."""
     return lambda scales, *rest: jax.jvp(lambda s: function(s, *rest), (scales,), (scales,))
 
 
 def linear(function: Function) -> Function:
-    """The same by `jax.linearize`."""
+    """The results of `tangent`, by `jax.linearize`."""
 
     def run(scales: jax.Array, *rest: Any) -> Any:
         value, along = jax.linearize(lambda s: function(s, *rest), scales)
@@ -55,17 +55,17 @@ def linear(function: Function) -> Function:
 
 
 def jacobian(function: Function) -> Function:
-    """Its derivatives by each scale, by `jax.jacfwd`: [N, 1, D]."""
+    """The function's derivatives with respect to each scale, by `jax.jacfwd`: [N, 1, D]."""
     return jax.jacfwd(function)
 
 
 def hessian(function: Function) -> Function:
-    """The second derivatives of its mean square, by `jax.hessian`: [D, D]."""
+    """The second derivatives of the function's mean square, by `jax.hessian`: [D, D]."""
     return jax.hessian(lambda *arguments: jnp.mean(function(*arguments) ** 2))
 
 
 def _within(transform: Transform, budget_bytes: int, *arguments: jax.Array) -> Any:
-    """The transform of the product, which may take so much in all that JAX derives of it."""
+    """The transform of memsafe's product; the budget is that of each program that JAX derives."""
     from memsafe import memsafe
 
     return transform(memsafe(scaled, budget_bytes))(*arguments)

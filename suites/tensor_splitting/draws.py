@@ -1,4 +1,4 @@
-"""A product with a matrix of pairs, of which an `rbg` key's bits leave out a half.
+"""A product with a matrix of pairs, half of which random bits of an `rbg` key set to zero.
 
 XLA's operation draws all bits at once. Its Philox, on CPUs and GPUs, counts 16 bytes at a time.
 """
@@ -19,14 +19,14 @@ _WORDS_FOR_EACH_COUNT = 4
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DrawSizes:
-    """Points, a multiple of four, and the dtype of their values."""
+    """Number of points, a multiple of four, and the dtype of their values."""
 
     points: int
     dtype: Any = np.float64
 
 
 def draws_problem(sizes: DrawSizes) -> Problem:
-    """The product at these sizes, and the gradients that a wrong bit changes."""
+    """The product at these sizes; a wrong bit changes its gradients."""
     values = (array(sizes.points, dtype=sizes.dtype), array(sizes.points, dtype=sizes.dtype))
     return Problem(
         plain=dropped,
@@ -37,14 +37,14 @@ def draws_problem(sizes: DrawSizes) -> Problem:
 
 
 def dropped(x: jax.Array, v: jax.Array, state: jax.Array) -> jax.Array:
-    """tanh(x xᵀ), each element kept or not by a bit, times v."""
+    """tanh(x xᵀ) times v; the highest bit of a random word keeps an element or sets it to zero."""
     key = jax.random.wrap_key_data(state, impl="rbg")
     kept = jax.random.bits(key, (len(x), len(x)), np.uint32) < _HALF
     return jnp.where(kept, jnp.tanh(x[:, None] * x), 0) @ v
 
 
 def dropped_by_rows(x: jax.Array, v: jax.Array, state: jax.Array) -> jax.Array:
-    """The same in a loop over rows, each drawn from the counter at which it begins."""
+    """`dropped` in a loop over rows; each row draws its bits from the counter where it begins."""
     step = len(x) // _WORDS_FOR_EACH_COUNT
 
     @jax.checkpoint

@@ -1,4 +1,4 @@
-"""The problems that are small enough to run, with budgets that plain programs break."""
+"""The problems that are small enough to run, with budgets that the plain programs exceed."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -55,10 +55,10 @@ from suites.tensor_splitting.variants import INSIDE, Tried, growing_variants, pl
 
 _MEGABYTE, _GIGABYTE = 10**6, 10**9
 _LIVE = ("cpu*", "gpu")
-"""Without cuDNN's attention, which rounds to bf16: its values are others, and it has no claim."""
+"""Live targets. cuDNN's attention does not run: it rounds to bf16, and no claim allows for that."""
 
 _BY_HAND = ("memsafe*", "lax-map", "checkpoint", "reordered")
-"""All but JAX's own attention, whose softmax is in single precision."""
+"""Without `dot-product-attention`, JAX's own, whose softmax is in single precision."""
 
 _BY_LIBRARY = ("memsafe", "dot-product-attention")
 
@@ -124,16 +124,16 @@ _MEMSAFE_FIRST = (
     *_live(Level.QUICK, ("memsafe",)),
     *_live(Level.FULL, _BY_HAND),
 )
-"""Where compiling the other variants would take most of the main job."""
+"""memsafe alone at the quick level: compiling the others would take most of the main job."""
 
 _LATER = _live(Level.FULL, _BY_HAND)
-"""Variations of what the main job runs."""
+"""Not at the quick level: variations of the workloads that the main job runs."""
 
 
 def _within(
     budget_bytes: int, name: str, build: Callable[[int], Problem], *scopes: tuple[Scope, ...]
 ) -> SplitWorkload:
-    """A problem one of whose ways has memsafe inside of a transform, within the same budget."""
+    """A problem that also has a variant with memsafe inside a transform, with the same budget."""
     tried = within(budget_bytes, partial(build, budget_bytes))
     return workload(f"{name}-executed", replace(tried, executed=True), *scopes)
 
@@ -189,7 +189,7 @@ DOUBLE = (
     _derivative("jacobian", 2 * _MEGABYTE, jacobian),
     _derivative("hessian", 3 * _MEGABYTE, hessian),
 )
-"""In double precision, where a gradient's rounding hides nothing."""
+"""Workloads in double precision, so that rounding does not hide a wrong gradient."""
 
 SINGLE = (
     _executed(
@@ -211,7 +211,7 @@ SINGLE = (
         _live(Level.FULL, _BY_LIBRARY),
     ),
 )
-"""In the precision of JAX's own attention."""
+"""Workloads in single precision, as in the softmax of JAX's own attention."""
 
 
 def _timed(name: str, room_bytes: int, problem: Build, *beside: str) -> SplitWorkload:
@@ -232,7 +232,7 @@ TIMED = (
     _timed("median-gradient", 4 * _MEGABYTE, _median(1_000, heuristic)),
     *BESIDE_CHECKPOINT,
 )
-"""At the full level alone: each is timed for seconds."""
+"""Not at the quick level, because each is timed for seconds."""
 
 
 def _grown_attention(sequence: int) -> Tried:
@@ -244,10 +244,11 @@ def _grown_encoder(sequence: int) -> Tried:
 
 
 _ATTENTION_ROOM, _ENCODER_ROOM = 2**14, 2**16
-"""Bytes for each position: eight times one of its arrays in attention, 32 times in the encoder."""
+"""Bytes per position: 8 times an argument of attention, 32 times the encoder's hidden array."""
 
 _SEQUENCES = (2048, 3072, 4096, 6144, 8192, 16384, 32768)
-"""Above what a TPU keeps on the chip; the plain gradients of the last take 70 GB."""
+"""Above what a TPU keeps on the chip. For the last, the plain gradients of attention take 64 GiB on
+an H100 and 96 GiB on a CPU."""
 
 
 def _grown(name: str, tried: Callable[[int], Tried], *targets: str) -> Workload:
@@ -273,6 +274,6 @@ PLANNED = Workload(
     ),
     scopes=(Scope(level=Level.FULL, targets=("cpu*",), variants=("memsafe",)),),
 )
-"""Whose scores, 4 GiB a layer, no plan may keep."""
+"""Encoders whose scores, 4 GiB per layer, no plan can keep within the budget."""
 
 EXECUTED = (*DOUBLE, *SINGLE)

@@ -1,4 +1,4 @@
-"""What the claims expect: the budget that a variant was given, or what a rival's kernel needs."""
+"""Limits of the claims: memsafe's budget, multiples of another kernel's bytes, and constants."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -12,7 +12,7 @@ _GIGABYTE = 10**9
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SplitWorkload(Workload):
-    """A problem of given sizes, with the memory that it may take in all."""
+    """A problem of given sizes; ``budget_bytes`` limits arguments, results and temporaries."""
 
     budget_bytes: int
 
@@ -34,28 +34,28 @@ BUDGET = Formula("memsafe's budget", _budget)
 """Temporaries, arguments and results together."""
 
 GIGABYTE = Formula("10⁹ B for all sizes", lambda _case: Quantity(_GIGABYTE, Unit.BYTES))
-"""Where stock keeps a matrix of hundreds of gigabytes."""
+"""The matrices between all pairs of points take 40 GB to 36 TB."""
 
 LIKE_FLASH = Formula("1.2 × the Pallas flash kernel", partial(_times, 1.2, "flash"), _only("flash"))
-"""What a kernel written for attention alone keeps on a TPU, and a fifth more."""
+"""A fifth more than the temporaries on a TPU of a kernel written for attention alone."""
 
 LIKE_CUDNN = Formula(
     "2 × cuDNN's flash attention, scaled from bf16 to f32",
     partial(_times, 2 * 2, "cudnn"),
     _only("cudnn"),
 )
-"""cuDNN knows 16-bit types only: its bytes in f32 are twice as many."""
+"""cuDNN accepts 16-bit types only; arrays in f32 take twice the bytes."""
 
 QUARTER_SLOWER = Formula("1.25 × the reference", lambda _case: Quantity(1.25, Unit.RATIO))
-"""What bounded memory may cost in time at worst: a second pass over a part of what is split, never
-over all of it, which takes twice as long."""
+"""The most time that bounded memory may cost: some of the split values may be computed twice. To
+compute all of them twice takes twice as long."""
 
 HALF_WAY = Formula(
     "halfway between linear and quadratic in the sequence", lambda _case: Quantity(1.5, Unit.RATIO)
 )
-"""A budget in proportion to the sequence is 1; the scores of all pairs of positions are 2."""
+"""A budget in proportion to the sequence has exponent 1; the scores of all pairs have 2."""
 
 NEARLY_LINEAR = Formula(
     "halfway between linear and quadratic in the layers", lambda _case: Quantity(1.5, Unit.RATIO)
 )
-"""Each layer of a program is planned once; a search over pairs of layers is 2."""
+"""To plan each layer of a program once has exponent 1; a search over pairs of layers has 2."""

@@ -1,7 +1,7 @@
 """Kernel matrix times vector: GPflow's squared exponential kernel between two sets of points.
 
-The matrix has a row for each point of one set and a column for each of the other; the paper's
-million points make 8 TB of it in double precision.
+The matrix has a row for each point of one set and a column for each point of the other. For the
+paper's million points, it takes 8 TB in double precision.
 """
 
 from dataclasses import dataclass
@@ -18,7 +18,7 @@ from suites.tensor_splitting.problems import Function, Problem, array, normal_va
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KernelSizes:
-    """Points of either set, their dimensions, and the rows that a hand-written loop takes."""
+    """Points of both sets, their dimensions, and the rows that a loop by hand takes at a time."""
 
     points: int
     others: int
@@ -50,13 +50,13 @@ def by_differences(x: jax.Array, y: jax.Array, v: jax.Array) -> jax.Array:
 
 
 def by_products(x: jax.Array, y: jax.Array, v: jax.Array) -> jax.Array:
-    """The same from |x|² + |y|² − 2xy, as GPflow writes it."""
+    """The same product from |x|² + |y|² − 2xy, as GPflow writes it."""
     squared_distances = jnp.sum(x**2, -1)[:, None] + jnp.sum(y**2, -1)[None, :] - 2 * x @ y.T
     return jnp.exp(-0.5 * squared_distances) @ v
 
 
 def mapped(rows: int, x: jax.Array, y: jax.Array, v: jax.Array) -> jax.Array:
-    """A loop over some rows of the matrix at a time."""
+    """The same product in a loop that takes ``rows`` rows of the matrix at a time."""
 
     @jax.checkpoint
     def row(point: jax.Array) -> jax.Array:

@@ -1,8 +1,8 @@
-"""What stock compilers do not hold, how much it needs, and where a remedy was offered.
+"""Programs that do not fit with stock compilers, their needed memory, and the upstream report.
 
-The pull request that would have fixed it (passes that split tensors) was closed without a merge.
-Each entry was seen to fail with jaxlib 0.12.0.1 (libtpu 0.0.52 for TPUs), or with the older one
-that it names. README.md of this suite explains them.
+The pull request that would have fixed them (passes that split tensors) was closed without a merge.
+Each entry was seen to fail with jaxlib 0.12.0.1 (libtpu 0.0.52 for TPUs), or with the older jaxlib
+that it names. README.md of this suite explains the entries.
 """
 
 from functools import partial
@@ -22,7 +22,8 @@ from assay import (
 _H100, _V5E = ("gpu-h100*",), ("tpu-v5e*",)
 _OLDER, _NEWER = {"jaxlib": "<0.12"}, {"jaxlib": ">=0.12"}
 _BESIDES = 0.05
-"""Of what is needed: temporaries beside the one array, which differ from release to release."""
+"""Tolerance, as a share of the needed memory: temporaries besides the one large array differ from
+release to release."""
 
 _GB_ON_H100 = {
     ("kernel-mvp", "plain"): 36_000,
@@ -43,7 +44,7 @@ _GB_ON_H100 = {
     ("encoder-gradient-131072", "dot-product-attention"): 22_015,
     ("encoder-gradient-131072", "checkpoint"): 8_810,
 }
-"""What the compiler needs of an H100 for a workload's variant, in 10⁹ bytes, as it was measured."""
+"""Measured memory that each workload and variant needs on an H100, in 10⁹ bytes."""
 
 _GB_ON_V5E = {
     ("kernel-mvp", "plain"): 35_998,
@@ -64,7 +65,7 @@ _GB_ON_V5E = {
     ("attention-flash", "plain"): 17.4,
     ("attention-flash", "dot-product-attention"): 17.4,
 }
-"""The same of a TPU v5e."""
+"""Measured memory that each workload and variant needs on a TPU v5e, in 10⁹ bytes."""
 
 
 def _needed(share: float, case: Case) -> float:
@@ -182,7 +183,7 @@ KNOWN_DEFECTS = (
         variants=("checkpoint",),
         targets=(*_H100, *_V5E),
         workloads=("encoder-*",),
-        reason="remat by layers keeps the scores of one layer, which exceed the budget",
+        reason="remat by layers keeps the scores of one layer, which exceed the device",
     ),
     _unsplit(
         variants=("flash",),

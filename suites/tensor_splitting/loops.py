@@ -1,6 +1,6 @@
-"""Programs whose gradient keeps what each step of a loop, or a branch, leaves behind.
+"""Programs whose gradient keeps values of each step of a loop, or of a branch.
 
-Written with ``lax.scan`` and ``lax.switch``, and no thought of ``jax.checkpoint``.
+The programs use ``lax.scan`` and ``lax.switch`` without ``jax.checkpoint``.
 """
 
 from dataclasses import dataclass
@@ -17,7 +17,7 @@ from suites.tensor_splitting.problems import Function, Problem, array, normal_va
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LoopSizes:
-    """``steps`` steps or layers on ``batch`` rows of ``width``; by hand ``rows`` at a time."""
+    """Steps or layers on ``batch`` rows of ``width``; a loop by hand takes ``rows`` at a time."""
 
     steps: int
     batch: int
@@ -34,14 +34,14 @@ def layers_problem(sizes: LoopSizes) -> Problem:
 
 
 def recurrent_problem(sizes: LoopSizes) -> Problem:
-    """A recurrent network over the sequences of a batch: their steps come last but one."""
+    """A recurrent network over a batch of sequences, ``[batch, steps, width]``."""
     of = partial(array, dtype=sizes.dtype)
     weight, x = of(sizes.width, sizes.width), of(sizes.batch, sizes.steps, sizes.width)
     return _problem(recurrent, sizes.rows, weight, x)
 
 
 def branches_problem(sizes: LoopSizes) -> Problem:
-    """Layers of two kinds, of which a branch chooses one each."""
+    """Layers of two kinds; a branch chooses the kind of each layer."""
     of = partial(array, dtype=sizes.dtype)
     weights, x = of(sizes.steps, sizes.width, sizes.width), of(sizes.batch, sizes.width)
     return _problem(branches, sizes.rows, weights, x)
@@ -69,7 +69,7 @@ def recurrent(weight: jax.Array, x: jax.Array) -> jax.Array:
 
 
 def branches(weights: jax.Array, x: jax.Array) -> jax.Array:
-    """``[batch, width]``; the sign of each layer's first weight chooses what it does."""
+    """``[batch, width]``; the sign of each layer's first weight chooses the kind of the layer."""
     for weight in weights:
         kinds = [lambda x, w: jnp.tanh(x @ w), lambda x, w: x + jnp.sin(jnp.cos(x @ w) @ w)]
         x = lax.switch((weight[0, 0] > 0).astype(jnp.int32), kinds, x, weight)
@@ -77,7 +77,7 @@ def branches(weights: jax.Array, x: jax.Array) -> jax.Array:
 
 
 def _mapped(plain: Function, rows: int, weights: jax.Array, x: jax.Array) -> jax.Array:
-    """The same, some rows of the batch at a time, each computed again for the gradient."""
+    """``plain`` on ``rows`` rows of the batch at a time, recomputed in the backward pass."""
     blocks = x.reshape(-1, rows, *x.shape[1:])
     made = lax.map(jax.checkpoint(partial(plain, weights)), blocks)
     return made.reshape(-1, *made.shape[2:])

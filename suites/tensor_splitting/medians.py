@@ -1,6 +1,6 @@
-"""Kernels whose bandwidth is the median of all squared distances, as kernel tests take it.
+"""A kernel whose bandwidth is the median of all squared distances, and a quantile of these.
 
-JAX sorts all pairs to read the two in the middle.
+Kernel tests choose the bandwidth in this way. JAX sorts all pairs to read the two in the middle.
 """
 
 from collections.abc import Callable
@@ -18,7 +18,7 @@ from suites.tensor_splitting.problems import Function, Problem, array, normal_va
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MedianSizes:
-    """Points and their dimensions; by hand ``rows`` of the pairs at a time."""
+    """Points and their dimensions; a loop by hand takes ``rows`` rows of the pairs at a time."""
 
     points: int
     dimensions: int = 3
@@ -27,7 +27,7 @@ class MedianSizes:
 
 
 def median_problem(sizes: MedianSizes, plain: Function) -> Problem:
-    """One of this module's kernels at these sizes."""
+    """The problem of ``plain``, which is `heuristic` or `quantile`, at these sizes."""
     arguments = (array(sizes.points, sizes.dimensions, dtype=sizes.dtype),)
     by_hand = heuristic_in_rows if plain is heuristic else quantile_in_rows
     return Problem(
@@ -39,18 +39,18 @@ def median_problem(sizes: MedianSizes, plain: Function) -> Problem:
 
 
 def heuristic(x: jax.Array) -> jax.Array:
-    """The mean of a kernel whose bandwidth is the median; no gradient goes through that."""
+    """The mean of a kernel whose bandwidth is the median; no gradient goes through the median."""
     pairs = _squared_distances(x, x)
     return jnp.mean(jnp.exp(-pairs / lax.stop_gradient(jnp.median(pairs))))
 
 
 def quantile(x: jax.Array) -> jax.Array:
-    """A quantile of all distances, whose gradient goes to two pairs."""
+    """The 0.9 quantile of all squared distances; its gradient goes to two pairs."""
     return jnp.quantile(_squared_distances(x, x), 0.9)
 
 
 def heuristic_in_rows(rows: int, x: jax.Array) -> jax.Array:
-    """The same in loops over rows: one to count for each bit of the median, one for the mean."""
+    """`heuristic` in loops over rows: one per bit of each middle distance, and one for the mean."""
     width = lax.stop_gradient(sum(_middle(rows, x)) / 2)
 
     @jax.checkpoint
@@ -61,7 +61,7 @@ def heuristic_in_rows(rows: int, x: jax.Array) -> jax.Array:
 
 
 def quantile_in_rows(rows: int, x: jax.Array) -> jax.Array:
-    """The same from the two pairs that loops over rows find."""
+    """`quantile` from the two pairs that loops over rows find."""
     place = 0.9 * (len(x) ** 2 - 1)
     low, high = (_pair(rows, x, int(each)) for each in (np.floor(place), np.ceil(place)))
     share = place - np.floor(place)
@@ -78,7 +78,7 @@ def _middle(rows: int, x: jax.Array) -> list[jax.Array]:
 
 
 def _pair(rows: int, x: jax.Array, rank: int) -> jax.Array:
-    """The distance of that rank, made of its pair of points: the first of equals."""
+    """The squared distance of that rank, from its pair of points; equals rank in row order."""
     value = _of_rank(rows, lax.stop_gradient(x), rank)
     less = _counted(rows, x, lambda pairs: pairs < value)
     before = jnp.cumsum(jnp.concatenate([jnp.zeros(1, less.dtype), _equal(rows, x, value)]))
@@ -94,7 +94,10 @@ def _equal(rows: int, x: jax.Array, value: jax.Array) -> jax.Array:
 
 
 def _of_rank(rows: int, x: jax.Array, rank: int) -> jax.Array:
-    """The distance of that rank, bit by bit: distances are not negative, and so are their bits."""
+    """The squared distance of that rank, found bit by bit.
+
+    No squared distance is negative, so its bits as an integer are not negative either.
+    """
     kind = np.dtype(f"int{8 * x.dtype.itemsize}")
 
     def bit(found: jax.Array, shift: jax.Array) -> tuple[jax.Array, None]:
@@ -107,7 +110,7 @@ def _of_rank(rows: int, x: jax.Array, rank: int) -> jax.Array:
 
 
 def _counted(rows: int, x: jax.Array, asked: Callable[[jax.Array], jax.Array]) -> jax.Array:
-    """Of how many pairs in each row that holds."""
+    """Number of pairs in each row for which ``asked`` holds."""
     x = lax.stop_gradient(x)
     return lax.map(
         lambda point: jnp.sum(asked(_squared_distances(point[None], x))), x, batch_size=rows

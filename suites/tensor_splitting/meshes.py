@@ -1,6 +1,6 @@
 """Programs over several devices, each of which holds a part of the points.
 
-As written, each device holds all pairs of its points with the others'.
+As written, each device holds all pairs of its own points with the whole other set.
 """
 
 from dataclasses import dataclass
@@ -20,7 +20,7 @@ from suites.tensor_splitting.variants import INSIDE
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MeshSizes:
-    """``points`` of ``width`` numbers on either side; by hand ``rows`` of each device at a time."""
+    """Points of ``width`` numbers in each set; by hand, each device takes ``rows`` at a time."""
 
     points: int
     width: int = 8
@@ -44,7 +44,7 @@ def contrast_problem(sizes: MeshSizes) -> Problem:
 
 
 def mapped_problem(sizes: MeshSizes, budget_bytes: int) -> Problem:
-    """A kernel product whose sums each device begins and `lax.psum` completes."""
+    """A kernel product: each device sums over its own points, and `lax.psum` adds these sums."""
     of = partial(array, dtype=sizes.dtype)
     side = of(sizes.points, sizes.width)
     arguments = (side, side, of(sizes.points, 1))
@@ -58,13 +58,13 @@ def mapped_problem(sizes: MeshSizes, budget_bytes: int) -> Problem:
 
 
 def contrast(left: jax.Array, right: jax.Array) -> jax.Array:
-    """The loss of each point of `left`, which belongs to that of `right` with its number."""
+    """The loss of each point of `left`, whose partner has the same index in `right`."""
     scores = left @ right.T
     return jax.nn.logsumexp(scores, axis=1) - jnp.diagonal(scores)
 
 
 def contrast_by_rows(rows: int, left: jax.Array, right: jax.Array) -> jax.Array:
-    """The same: each device gathers `right`, and takes some of its own rows at a time."""
+    """`contrast`: each device gathers `right`, and takes ``rows`` of its own rows at a time."""
 
     def local(left: jax.Array, mine: jax.Array) -> jax.Array:
         right = lax.all_gather(mine, DEVICES, tiled=True)
@@ -79,19 +79,19 @@ def contrast_by_rows(rows: int, left: jax.Array, right: jax.Array) -> jax.Array:
 
 
 def mapped(local: Function, *arguments: jax.Array) -> jax.Array:
-    """What each device computes of its part."""
+    """Run ``local`` on each device with the whole first argument and its part of the others."""
     specs = (_WHOLE, _PARTS, _PARTS)
     found: jax.Array = jax.shard_map(local, in_specs=specs, out_specs=_WHOLE)(*arguments)
     return found
 
 
 def mapped_within(budget_bytes: int, *arguments: jax.Array) -> jax.Array:
-    """The same, where each device may take so much."""
+    """`mapped` of memsafe's `summed_product`, with the budget on each device."""
     from memsafe import memsafe
 
     return mapped(memsafe(summed_product, budget_bytes), *arguments)
 
 
 def summed_product(x: jax.Array, y: jax.Array, v: jax.Array) -> jax.Array:
-    """A device's part of the product and the others': [N, D], [M, D], [M, 1] → [N, 1]."""
+    """A device's part of the product, plus all others': [N, D], [M, D], [M, 1] → [N, 1]."""
     return lax.psum(by_products(x, y, v), DEVICES)

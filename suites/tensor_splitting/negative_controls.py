@@ -18,13 +18,13 @@ from suites.tensor_splitting.variants import PLAIN, Tried, Write, by, plainly, p
 _MORE_THAN_ANY_DEVICE_BYTES = 2**43
 _ROW = 2**20
 _FEWEST_ROWS = 16
-"""A loop of one row stores nothing: XLA unrolls it (CPU, jax 0.10.2)."""
+"""A loop over one row stores nothing, because XLA unrolls it (CPU, jax 0.10.2)."""
 
 _F32_BYTES = 4
 
 
 def negative_control_variants(tried: Tried) -> tuple[Variant, ...]:
-    """Programs that must fail a claim; never tried by themselves."""
+    """Variants that must fail a claim; they never run by themselves."""
     negative_control = partial(Variant, role=Role.NEGATIVE_CONTROL, reference=PLAIN)
     ways: dict[str, Write] = {name: partial(by, name) for name in tried.problem().ways}
     slowed = {PLAIN: plainly, **ways}
@@ -67,7 +67,7 @@ def _holding(tried: Tried, nbytes: int, devices: Sequence[Any]) -> Program:
 
 
 def _twice(write: Write, problem: Problem, devices: Sequence[Any]) -> Function:
-    """A way to write it, and again of arguments that depend on what came of it."""
+    """The program that runs twice; the second arguments depend on the first results."""
     once = write(problem, devices)
 
     def run(*arguments: Any) -> Any:

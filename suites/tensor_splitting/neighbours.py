@@ -1,7 +1,7 @@
 """The nearest neighbours of each query, by brute force: all distances, then the smallest of each.
 
-The paper's tables: L2, L1 and cosine distance, ten thousand queries, up to a million points and
-more; stock JAX and TensorFlow run out of memory at a million.
+The paper's tables have L2, L1 and cosine distance, ten thousand queries, and up to a million points
+and more. Stock JAX and TensorFlow run out of memory at a million.
 """
 
 from collections.abc import Callable
@@ -22,7 +22,7 @@ Distances = Callable[[jax.Array, jax.Array], jax.Array]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NeighbourSizes:
-    """Queries, points, their dimensions, and the queries that a hand-written loop takes."""
+    """Queries, points and their dimensions; a loop by hand takes ``rows`` queries at a time."""
 
     points: int
     queries: int = 10_000
@@ -54,7 +54,7 @@ def nearest(
 def mapped(
     distances: Distances, rows: int, queries: jax.Array, points: jax.Array
 ) -> tuple[jax.Array, jax.Array]:
-    """A loop over some queries at a time."""
+    """`nearest` in a loop that takes ``rows`` queries at a time."""
 
     def of_one(query: jax.Array) -> tuple[jax.Array, jax.Array]:
         found, indices = nearest(distances, query[None], points)
@@ -69,7 +69,7 @@ def l2(queries: jax.Array, points: jax.Array) -> jax.Array:
 
 
 def l2_by_products(queries: jax.Array, points: jax.Array) -> jax.Array:
-    """The same as one matrix product, as the paper's own benchmark writes it."""
+    """Squared Euclidean distances from a matrix product, as the paper's own benchmark does."""
     of_queries, of_points = jnp.sum(queries**2, -1)[:, None], jnp.sum(points**2, -1)[None, :]
     return of_queries - 2 * queries @ points.T + of_points
 
@@ -80,7 +80,7 @@ def l1(queries: jax.Array, points: jax.Array) -> jax.Array:
 
 
 def cosine(queries: jax.Array, points: jax.Array) -> jax.Array:
-    """One less the cosine of the angle between each pair."""
+    """One minus the cosine of the angle between each pair."""
     of_queries = jnp.linalg.norm(queries, axis=-1)[:, None]
     of_points = jnp.linalg.norm(points, axis=-1)[None, :]
     return 1 - queries @ points.T / (of_queries * of_points)

@@ -1,4 +1,4 @@
-"""A problem: a program as a user writes it, the same by other hands, and what both are given."""
+"""A problem: a user's program, other ways to write the program, and their arguments."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
@@ -18,12 +18,12 @@ Function = Callable[..., Any]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Problem:
-    """``plain`` is what the user wrote, with no thought of memory.
+    """A program as the user wrote it (``plain``), without regard to memory, and its variants.
 
-    ``ways`` are the same function of the same ``arguments`` (pytrees of shapes), written by hand or
-    with a library, each under the name of its variant. ``values`` makes arrays for the arguments.
-    ``specs`` say how each argument is divided over all devices, the axis `DEVICES` of a mesh;
-    without them, all lie on the first device.
+    ``ways`` compute the same function of the same ``arguments`` (pytrees of shapes), by hand or
+    with a library; the keys are names of variants. ``values`` makes arrays for the arguments.
+    ``specs`` says how each argument is divided over all devices, the axis `DEVICES` of a mesh.
+    Without ``specs``, all arguments lie on the first device.
     """
 
     plain: Function
@@ -39,14 +39,14 @@ class Problem:
 
     @property
     def least_bytes(self) -> int:
-        """Bytes of arguments and results, which no way of writing it can do without."""
+        """Bytes of arguments and results, which every way to write the program needs."""
         with jax.enable_x64(self.is_double):
             results = jax.eval_shape(self.plain, *self.arguments)
         leaves = jax.tree.leaves((self.arguments, results))
         return sum(prod(leaf.shape) * leaf.dtype.itemsize for leaf in leaves)
 
     def shardings(self, devices: Sequence[Any]) -> Any:
-        """Where the arguments lie."""
+        """Sharding of the arguments: one for all, or one for each."""
         if not self.specs:
             return SingleDeviceSharding(devices[0])
         mesh = Mesh(np.array(devices), (DEVICES,))
@@ -54,7 +54,7 @@ class Problem:
 
     @contextmanager
     def on(self, devices: Sequence[Any]) -> Iterator[None]:
-        """Jax's settings in which the problem is traced and run."""
+        """Context with the JAX settings in which the problem is traced and run."""
         mesh = jax.set_mesh(Mesh(np.array(devices), (DEVICES,))) if self.specs else nullcontext()
         with jax.enable_x64(self.is_double), mesh:
             yield
@@ -70,9 +70,9 @@ class ValueAndGradients(NamedTuple):
 def with_gradients(
     build: Callable[[], Problem], wanted: tuple[int, ...], *, squared: bool = True
 ) -> Problem:
-    """The problem of a loss and its gradients by the ``wanted`` arguments.
+    """The problem of a loss and its gradients with respect to the ``wanted`` arguments.
 
-    The loss is the mean of the result's squares, or the result itself if it is not ``squared``.
+    The loss is the mean of the result's squares if ``squared``, otherwise the result itself.
     """
     problem = build()
     differentiate = partial(_value_and_gradients, wanted=wanted, squared=squared)
@@ -98,13 +98,13 @@ def array(*dimensions: int, dtype: Any = np.float32) -> jax.ShapeDtypeStruct:
 
 
 def normal(generator: np.random.Generator, shapes: Any, scale: float = 1.0) -> Any:
-    """Normal values of a pytree of shapes, of the standard deviation given."""
+    """Normal values for a pytree of shapes, with standard deviation ``scale``."""
     return jax.tree.map(
         lambda leaf: (scale * generator.standard_normal(leaf.shape)).astype(leaf.dtype), shapes
     )
 
 
 def normal_values(arguments: tuple[Any, ...]) -> tuple[Any, ...]:
-    """Standard normal values for each argument, of a fixed seed."""
+    """Standard normal values for each argument, from a fixed seed."""
     generator = np.random.default_rng(0)
     return tuple(normal(generator, shapes) for shapes in arguments)

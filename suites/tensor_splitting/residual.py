@@ -1,4 +1,4 @@
-"""A residual network with batch norm, whose statistics no slice of the batch has alone."""
+"""A residual network with batch norm, whose statistics need the whole batch, not a slice."""
 
 from dataclasses import dataclass
 from functools import partial
@@ -23,7 +23,7 @@ class ResidualSizes:
 
 
 def residual_problem(sizes: ResidualSizes) -> Problem:
-    """The network at these sizes; by hand, its blocks are a scan with ``jax.checkpoint``."""
+    """The network at these sizes; by hand, a scan over its blocks with ``jax.checkpoint``."""
     of = partial(array, dtype=sizes.dtype)
     arguments = (
         of(sizes.blocks, 2, 3, 3, sizes.channels, sizes.channels),
@@ -46,7 +46,7 @@ def network(kernels: jax.Array, scales: jax.Array, images: jax.Array) -> jax.Arr
 
 
 def network_in_blocks(kernels: jax.Array, scales: jax.Array, images: jax.Array) -> jax.Array:
-    """The same in segments of two blocks, each block computed again for the gradient."""
+    """`network` in segments of two blocks; segments and blocks are recomputed for the gradient."""
 
     @jax.checkpoint
     def block(x: jax.Array, of: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, None]:

@@ -27,7 +27,7 @@ _ONE_VENDORS = {"gpu": ("cudnn",), "tpu": ("flash",)}
 
 
 def kernel(points: int, product: Function, **sizes: Any) -> Build:
-    """A kernel matrix between equally many points, times a vector."""
+    """A kernel matrix between ``points`` and ``others`` (default: as many), times a vector."""
     others = sizes.pop("others", points)
     return partial(kernel_problem, KernelSizes(points=points, others=others, **sizes), product)
 
@@ -58,22 +58,22 @@ def attention(sequence: int, **sizes: Any) -> Build:
 
 
 def gradients(problem: Build, *wanted: int, squared: bool = True) -> Build:
-    """The problem's loss and its gradients by the wanted arguments."""
+    """The problem's loss and its gradients with respect to the wanted arguments."""
     return partial(with_gradients, problem, wanted, squared=squared)
 
 
 def within(budget_bytes: int, problem: Build, **beside: Build) -> Tried:
-    """A problem, and the budget for all that it needs."""
+    """A problem and its budget, which limits arguments, results and temporaries."""
     return Tried(problem=problem, budget_bytes=budget_bytes, beside=beside)
 
 
 def with_room(room_bytes: int, problem: Build, **beside: Build) -> Tried:
-    """The same, with so much room beside its arguments and results."""
+    """A problem whose budget is ``room_bytes`` more than its arguments and results."""
     return within(problem().least_bytes + room_bytes, problem, **beside)
 
 
 def on(level: Level, *targets: str, variants: tuple[str, ...] = _EVERYWHERE) -> tuple[Scope, ...]:
-    """The variants on the targets from that level on, and each vendor's own on its kind."""
+    """Scopes from ``level`` on: the variants on all targets, cuDNN on GPUs, flash on TPUs."""
     own = (
         Scope(level=level, targets=(target,), variants=_ONE_VENDORS[target[:3]])
         for target in targets
@@ -83,7 +83,7 @@ def on(level: Level, *targets: str, variants: tuple[str, ...] = _EVERYWHERE) -> 
 
 
 def workload(name: str, tried: Tried, *scopes: tuple[Scope, ...]) -> SplitWorkload:
-    """A problem with all its variants and negative controls."""
+    """The workload of a problem, with all its variants and negative controls."""
     return SplitWorkload(
         suite="tensor_splitting",
         name=name,

@@ -1,7 +1,7 @@
-"""Sparse Gaussian process regression (SGPR): Titsias' evidence lower bound, as GPflow has it.
+"""Sparse Gaussian process regression (SGPR): Titsias' evidence lower bound, as in GPflow.
 
-The matrix between inducing points and data, [M, N], is what stock runs out of memory on: the paper
-stops at 800 inducing points without its passes, and reaches 10,000 with them.
+Stock XLA runs out of memory on the matrix between inducing points and data, [M, N]. The paper stops
+at 800 inducing points without its passes, and reaches 10,000 with them.
 """
 
 from dataclasses import dataclass
@@ -23,7 +23,7 @@ _JITTER = 1e-4
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RegressionSizes:
-    """Data, their dimensions, inducing points, and the data that a hand-written loop takes."""
+    """Data, inducing points, dimensions; a loop by hand takes ``rows`` rows of data at a time."""
 
     data: int
     inducing: int
@@ -57,7 +57,7 @@ def elbo(parameters: Parameters, x: jax.Array, y: jax.Array) -> jax.Array:
 
 
 def elbo_by_rows(rows: int, parameters: Parameters, x: jax.Array, y: jax.Array) -> jax.Array:
-    """The same, its sums over the data taken by a loop, and again in the backward pass."""
+    """`elbo` with a loop that sums over the data and is recomputed in the backward pass."""
     factor = _factor(parameters)
     some = jax.checkpoint(partial(_sums, parameters, factor))
     whole = x.shape[0] // rows * rows

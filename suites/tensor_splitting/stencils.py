@@ -1,6 +1,6 @@
-"""Programs over one large image or volume, each element of which comes of its neighbours.
+"""Programs over one large image or volume, where each element is computed from its neighbours.
 
-No dimension is a batch: slices of rows overlap in their halos.
+No dimension is a batch, so slices of rows overlap in their halos.
 """
 
 from dataclasses import dataclass
@@ -19,7 +19,11 @@ _Fields = tuple[jax.Array, jax.Array]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StencilSizes:
-    """``steps`` steps or layers on ``side`` rows; by hand ``rows`` at a time, which divide them."""
+    """Steps or layers on ``side`` rows.
+
+    By hand, ``rows`` rows at a time, a divisor of ``side``; of the wave, ``rows`` steps, a divisor
+    of ``steps``.
+    """
 
     steps: int
     side: int
@@ -44,7 +48,7 @@ def heat_problem(sizes: StencilSizes) -> Problem:
 
 
 def wave_problem(sizes: StencilSizes) -> Problem:
-    """A damped wave on a periodic cube: a scan over the steps, by hand ``rows`` in a segment."""
+    """A damped wave on a periodic cube: a scan over the steps; by hand in segments of ``rows``."""
     cube = array(sizes.side, sizes.side, sizes.side, dtype=sizes.dtype)
     arguments = (cube, cube, cube)
     return Problem(
@@ -79,7 +83,7 @@ def heat(rates: jax.Array, field: jax.Array) -> jax.Array:
 
 
 def wave(steps: int, speeds: jax.Array, friction: jax.Array, field: jax.Array) -> jax.Array:
-    """The field after so many steps; it starts at rest."""
+    """The field after ``steps`` steps, starting at rest."""
     step = partial(_wave_step, speeds, friction)
     return lax.scan(step, (field, field), length=steps)[0][0]
 
@@ -87,7 +91,7 @@ def wave(steps: int, speeds: jax.Array, friction: jax.Array, field: jax.Array) -
 def wave_in_segments(
     steps: int, most: int, speeds: jax.Array, friction: jax.Array, field: jax.Array
 ) -> jax.Array:
-    """The same, in segments of so many steps, which are computed again for the gradient."""
+    """`wave` in segments of ``most`` steps; segments and steps are recomputed for the gradient."""
     step = jax.checkpoint(partial(_wave_step, speeds, friction))
 
     @jax.checkpoint
@@ -98,7 +102,7 @@ def wave_in_segments(
 
 
 def network_in_tiles(rows: int, kernels: jax.Array, image: jax.Array) -> jax.Array:
-    """The same in tiles of rows: a halo row for each layer, zeros beyond the image's ends."""
+    """`network` in tiles of rows: a halo row for each layer, and zeros beyond the image's ends."""
     halo, size = len(kernels), len(image)
 
     @jax.checkpoint
@@ -115,7 +119,7 @@ def network_in_tiles(rows: int, kernels: jax.Array, image: jax.Array) -> jax.Arr
 
 
 def heat_in_tiles(rows: int, rates: jax.Array, field: jax.Array) -> jax.Array:
-    """The same in tiles of rows: a halo row for each step, from the other end beyond an end."""
+    """`heat` in tiles of rows: a halo row for each step, which wraps around at the ends."""
     halo = len(rates)
 
     @jax.checkpoint
@@ -147,6 +151,6 @@ def _step(field: jax.Array, rate: jax.Array) -> jax.Array:
 
 
 def _neighbours(field: jax.Array) -> jax.Array:
-    """The sum of the six around each element."""
+    """The sum of the six neighbours of each element."""
     moved = (jnp.roll(field, shift, axis) for axis in range(3) for shift in (1, -1))
     return sum(moved, start=jnp.zeros_like(field))

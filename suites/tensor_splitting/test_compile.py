@@ -1,4 +1,4 @@
-"""Every way to write a problem compiles; whether it then fits is another question."""
+"""Every way to write a problem compiles. This does not say whether the program fits."""
 
 from assay import Check, claims
 from suites.tensor_splitting.executed import EXECUTED

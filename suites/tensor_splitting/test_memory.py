@@ -1,8 +1,8 @@
-"""The user's program, unchanged, fits where stock does not.
+"""The user's program, unchanged, fits with memsafe where it does not fit with stock XLA.
 
-Stock XLA keeps what the program names: the matrix between all pairs of points, the scores of all
-queries and keys. A pull request of passes that split such tensors was never merged
-(tensorflow#58679). ``memsafe`` splits before the compiler sees them.
+Stock XLA keeps large values whole: the matrix between all pairs of points, the scores of all
+queries and keys. A pull request with passes that split such tensors was never merged
+(tensorflow#58679). ``memsafe`` splits them before the compiler sees them.
 """
 
 from assay import Check, claims

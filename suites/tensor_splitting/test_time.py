@@ -1,6 +1,6 @@
-"""Bounded memory costs little time, or none, beside the plain program and beside loops by hand.
+"""memsafe takes little more time, or none, than the plain program and loops by hand.
 
-Two programs run in turns in one process, so that the ratio of their times holds on any machine.
+Two programs run alternately in one process, so that the ratio of their times holds on any machine.
 """
 
 from assay import Check, claims
@@ -14,7 +14,7 @@ def _at_most_a_quarter_slower(than: str) -> claims.TimeRatio:
     return claims.TimeRatio(
         at_most=QUARTER_SLOWER,
         against=than,
-        # What the interval of a dozen pairs allows on a busy machine; a negative control takes
+        # The interval of a dozen pairs allows these on a busy machine; a negative control takes
         # twice as long.
         least_change=0.05,
         seen_change=0.1,

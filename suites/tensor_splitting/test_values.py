@@ -1,14 +1,14 @@
 """However a problem is written, its values and gradients are the same.
 
-Splitting changes the order of sums alone. In double precision that leaves nine digits of every
-gradient; JAX's own attention, which takes its softmax in single precision, has a check of its own.
+Splitting changes only the order of sums. In double precision, nine digits of every gradient remain.
+JAX's own attention, which computes its softmax in single precision, has a check of its own.
 """
 
 from assay import Check, claims
 from suites.tensor_splitting.executed import DOUBLE, EXECUTED, SINGLE
 
 OTHERS = ("[!p]*",)
-"""All but ``plain``, which is the truth."""
+"""All variants except ``plain``, which is the reference."""
 
 test_values_and_gradients_equal_the_plain_programs = Check(
     claim=claims.ValuesEqual(exact_on=(), relative_tolerance=1e-9),

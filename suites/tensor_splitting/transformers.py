@@ -23,7 +23,7 @@ Layer = Callable[[Weights, jax.Array], jax.Array]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TransformerSizes:
-    """Dimensions; ``rows`` is the queries that a hand-written loop takes."""
+    """Dimensions; a loop by hand takes ``rows`` queries at a time."""
 
     batch: int
     sequence: int
@@ -93,7 +93,7 @@ def encoder(layer: Layer, layers: list[Weights], x: jax.Array) -> jax.Array:
 
 
 def encoder_layer(sizes: TransformerSizes, attend: Attend) -> Layer:
-    """Attention and a feed-forward part, each added and then normalised."""
+    """Attention, then a feed-forward part; each is added to its input, and the sum normalised."""
 
     def layer(weights: Weights, x: jax.Array) -> jax.Array:
         attended = _attended(sizes, attend, weights, x)
@@ -114,7 +114,7 @@ def decoder_loss(
 
 
 def decoder_layer(sizes: TransformerSizes, attend: Attend) -> Layer:
-    """Attention and a feed-forward part of what was normalised, each added."""
+    """Attention, then a feed-forward part; each takes its input normalised and is added to it."""
 
     def layer(weights: Weights, x: jax.Array) -> jax.Array:
         before = _normalised(x, weights["gain1"], weights["bias1"])

@@ -1,4 +1,4 @@
-"""The variants: the user's program, ``memsafe`` of it, and the same by hand or with a library."""
+"""The variants: the user's program, ``memsafe`` of it, and versions by hand or with a library."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -18,10 +18,9 @@ Write = Callable[[Problem, Sequence[Any]], Function]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tried:
-    """A problem as its workload tries it: for its memory, and where ``executed`` on its values.
+    """A problem with its budget; if ``executed``, the programs also run on the problem's values.
 
-    ``beside`` are variants whose kernels take other arguments than the problem's, as problems of
-    their own.
+    ``beside`` maps variants whose kernels take other arguments to problems of their own.
     """
 
     problem: Callable[[], Problem]
@@ -33,7 +32,7 @@ class Tried:
 def variants_of(tried: Tried) -> tuple[Variant, ...]:
     """The variants of a problem.
 
-    All are compared with ``plain``, and that with the first way that the problem names.
+    The reference of all others is ``plain``, whose own reference is the problem's first way.
     """
     ways = tried.problem().ways
     own = (
@@ -73,24 +72,24 @@ def variants_of(tried: Tried) -> tuple[Variant, ...]:
 
 
 def plainly(problem: Problem, _devices: Sequence[Any]) -> Function:
-    """As the user wrote it."""
+    """The user's program, unchanged."""
     return problem.plain
 
 
 def by(name: str, problem: Problem, _devices: Sequence[Any]) -> Function:
-    """As that variant writes it."""
+    """The problem's program of the variant ``name``."""
     return problem.ways[name]
 
 
 def safely(budget_bytes: int, problem: Problem, devices: Sequence[Any]) -> Function:
-    """As the user wrote it, split until it fits the budget."""
+    """The user's program, passed to memsafe with the budget."""
     from memsafe import memsafe
 
     return memsafe(problem.plain, budget=budget_bytes, device=devices[0])
 
 
 def program(tried: Tried, write: Write, devices: Sequence[Any]) -> Program:
-    """The problem written one way, for these devices."""
+    """The program that ``write`` makes of the problem for these devices."""
     problem = tried.problem()
     function = write(problem, devices)
     return Program(
@@ -106,7 +105,7 @@ def program(tried: Tried, write: Write, devices: Sequence[Any]) -> Program:
 def growing_variants(
     sizes: Sequence[int], tried: Callable[[int], Tried]
 ) -> tuple[SizedVariant, ...]:
-    """The plain program and memsafe's, at each size within the budget of that size."""
+    """The plain program and memsafe's at each size; memsafe's has the budget of that size."""
     written = ((f"negative-{PLAIN}", Role.NEGATIVE_CONTROL, plainly), (MEMSAFE, Role.REMEDY, None))
     return tuple(
         variant
@@ -120,7 +119,7 @@ def growing_variants(
 def planning_variants(
     lengths: tuple[int, ...], tried: Callable[[int], Tried]
 ) -> tuple[Variant, ...]:
-    """Planning a program of so many layers, and that again for each of its layers."""
+    """Variants that plan a program of each length once, and once per layer (negative control)."""
     variants = (
         (MEMSAFE, Role.REMEDY, lambda _length: 1),
         ("negative-planned-for-each-layer", Role.NEGATIVE_CONTROL, lambda length: length),
@@ -149,7 +148,7 @@ def _planning(
 def _planned(
     times: int, budget_bytes: int, problem: Problem, devices: Sequence[Any], *arguments: Any
 ) -> Any:
-    """Inside a mapped axis, where memsafe plans and compiles nothing."""
+    """Run memsafe ``times`` times inside `shard_map`, where it plans but does not compile."""
     mesh, whole = Mesh(np.array(devices[:1]), ("device",)), PartitionSpec()
     for _ in range(times):
         safe = safely(budget_bytes, problem, devices)

@@ -1,4 +1,4 @@
-"""Programs with a matrix of pairs that no budget here has room for, and what is asked of them."""
+"""Programs with a matrix of pairs that no budget here has room for, and assertions about them."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -22,7 +22,7 @@ ROOM = 200_000
 
 
 def assume(monkeypatch: pytest.MonkeyPatch, **numbers: float) -> None:
-    """Has memsafe take a CPU for another, which is faster or slower at something."""
+    """Replaces `numbers` of the `DeviceModel` that memsafe uses for CPUs."""
     other = replace(device_model.CPU, **numbers)
     monkeypatch.setattr(device_model, "_BY_PLATFORM", {"cpu": other})
 
@@ -44,12 +44,12 @@ def product(x: Array, v: Array) -> Array:
 
 
 def turned(x: Array) -> Array:
-    """The points after a step; XLA's CPU compiler keeps the pairs for it."""
+    """The points after a step; XLA's CPU compiler stores the matrix of pairs."""
     return jnp.tanh(x + (pairs(x) @ x[:, 0])[:, None])
 
 
 def balanced(x: Array) -> Array:
-    """Rows and columns of pairs are scaled in turns, each by sums that no slice of it has alone."""
+    """Scales columns and rows of the pairs in turn, by sums that no slice can compute alone."""
     k = pairs(x)
     k = k / k.sum(0)
     k = k / k.sum(1)[:, None]
@@ -61,12 +61,12 @@ def energy(x: Array, v: Array) -> Array:
 
 
 def peak_bytes(function: Callable[..., Any], *arguments: Any) -> int:
-    """What the compiler reports, and the most that libraries hold besides."""
+    """Bytes that the compiler reports for a function, plus the most that libraries hold."""
     return compiled_bytes(jax.jit(function).lower(*arguments).compile())
 
 
 def compiled_bytes(compiled: jax.stages.Compiled) -> int:
-    """The same of a compiled program."""
+    """Bytes of a compiled program, like `peak_bytes`."""
     taken = compiled.memory_analysis()
     return int(
         taken.temp_size_in_bytes
@@ -78,7 +78,7 @@ def compiled_bytes(compiled: jax.stages.Compiled) -> int:
 
 
 def held_bytes(compiled: jax.stages.Compiled) -> int:
-    """The most that libraries hold of a compiled program."""
+    """The most bytes that libraries hold at once while a compiled program runs."""
     (module,) = compiled_modules(compiled)
     return library_bytes(module)
 
@@ -88,7 +88,7 @@ def in_libraries(function: Callable[..., Any], *arguments: Any) -> int:
 
 
 def assert_same(got: Any, wanted: Any, tolerance: float = 1e-9) -> None:
-    """Holds where trees, types, shapes, and values to `tolerance` of the largest are equal."""
+    """Asserts equal trees, types, shapes, and values up to `tolerance` times the largest value."""
     assert jax.tree.structure(got) == jax.tree.structure(wanted)
     for one, other in zip(jax.tree.leaves(got), jax.tree.leaves(wanted), strict=True):
         assert (one.dtype, one.shape, one.weak_type) == (other.dtype, other.shape, other.weak_type)

@@ -1,4 +1,4 @@
-"""What several of the tests of memsafe ask for."""
+"""Fixtures that several tests of memsafe share."""
 
 from collections.abc import Iterator
 
@@ -8,11 +8,11 @@ import pytest
 from assay.model.target import TargetName
 from assay.targets import known, prepare
 
-prepare(map(TargetName.parse, known()))  # Others' tests in this process want more than one CPU.
+prepare(map(TargetName.parse, known()))  # Other tests in this process need more than one CPU.
 
 
 @pytest.fixture
 def doubles() -> Iterator[None]:
-    """Numbers are doubles while a test runs."""
+    """Enables double precision while a test runs."""
     with jax.enable_x64(new_val=True):
         yield

@@ -1,4 +1,4 @@
-"""The law of a merge that computes nothing: pieces of any length give the whole, bit for bit."""
+"""The law of merges without arithmetic: pieces of any length give the whole, bit for bit."""
 
 from collections.abc import Callable
 from typing import Any
@@ -19,9 +19,9 @@ def assert_merges_to_the_bit(
     merges: int,
     times: int = 1,
 ) -> None:
-    """Holds where the equation in `function` has so many merged factors, all of them exact.
+    """Asserts that the equation in `function` has `merges` merged factors, and that all are exact.
 
-    `times` indices of a factor are taken as one.
+    Each factor is coarsened: `times` indices are taken as one.
     """
     seen = last_equation(function, *arguments, primitive=primitive)
     finest = [factor for factor in factors_of(seen.equation) if factor.merge is not None]
@@ -36,7 +36,7 @@ def assert_merges_to_the_bit(
 
 
 def _merged(factor: Factor, seen: Seen, length: int) -> list[Array]:
-    """The results from pieces of `length` indices, the last one moved back to stay within."""
+    """The results from pieces of `length` indices; the last one is moved back to stay in bounds."""
     merge = factor.merge
     assert merge is not None
     state = merge.start(seen.equation)

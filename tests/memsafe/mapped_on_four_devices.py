@@ -1,4 +1,4 @@
-"""memsafe inside `shard_map` on four devices: ``python -m`` this prints what held."""
+"""Claims about memsafe in `shard_map` on four devices: ``python -m`` this file prints faults."""
 
 from collections.abc import Callable
 from functools import partial
@@ -84,7 +84,7 @@ def tangent(f: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def a_budget_that_no_plan_keeps_is_refused() -> None:
-    """In each transform, run and lowered; and what is refused is what was compiled."""
+    """Each transform refuses the budget; the smallest need reported is at most that as written."""
     plain = _mapped(summed_over, *ACROSS)
     for check_vma in (True, False):
         within = _mapped(memsafe(summed_over, 5_000), *ACROSS, check_vma=check_vma)
@@ -102,7 +102,7 @@ def a_budget_that_no_plan_keeps_is_refused() -> None:
 
 
 def a_derivative_through_shard_map_keeps_the_budget() -> None:
-    """It took 1.4 times what it takes without memsafe, and nothing was said."""
+    """It once took 1.4 times the memory that it takes without memsafe, and no error was raised."""
     for transform, check_vma in ((gradient, True), (gradient, False), (tangent, True)):
         plain = transform(_mapped(summed_over, *ACROSS, check_vma=check_vma))
         most = peak_bytes(plain, *arrays())
@@ -238,7 +238,7 @@ def a_slice_may_start_where_its_device_says() -> None:
 
 
 def a_loop_that_ends_earlier_on_some_devices_is_differentiated() -> None:
-    """A sum over devices inside of it would wait for ever, so it is refused there."""
+    """A sum over devices inside such a loop would wait for ever, so memsafe refuses it."""
 
     def root(a: Array, factor: Array) -> Array:
         def going(state: tuple[Any, Array]) -> Array:
@@ -277,7 +277,7 @@ def _inside_and_outside(
     share: float,
     checks: tuple[bool, ...] = (True, False),
 ) -> None:
-    """A map of the memsafe function and the memsafe function of a map keep `share` of the peak."""
+    """Asserts that memsafe inside and around `shard_map` keeps a budget of `share` of the peak."""
     for check_vma in checks:
         mapped = partial(_mapped, in_specs=specs[0], out_specs=specs[1], check_vma=check_vma)
         plain = mapped(local)

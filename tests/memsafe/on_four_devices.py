@@ -1,4 +1,4 @@
-"""Programs over four devices, in a process of their own: ``python -m`` this prints what held."""
+"""Claims about four devices, for a process of their own: ``python -m`` this file prints faults."""
 
 import json
 import sys
@@ -239,7 +239,7 @@ def arrays_in_a_closure_lie_anywhere() -> None:
     for weights in (v, here, np.asarray(v), divided):
         for place in (last, *(NamedSharding(mesh(kind), PartitionSpec()) for kind in AXES)):
             if weights is divided and place is not last and place.mesh != mesh():
-                continue  # Nor does jax compute with arrays of both kinds of axes.
+                continue  # JAX cannot compute with arrays of both kinds of axes either.
             given = jax.device_put((x, y), place)
             within = memsafe(lambda x, y, v=weights: product(x, y, v), 500_000)
             for _ in range(2):
@@ -325,7 +325,7 @@ def arrays_that_a_program_holds_are_used_on_all_axes() -> None:
     for kind in AXES:
         arguments = placed(kind)
         within = memsafe(product, peak_bytes(product, *placed()) // 2)
-        with jax.set_mesh(mesh(kind)):  # `jax.jit` asks for it on explicit axes.
+        with jax.set_mesh(mesh(kind)):  # `jax.jit` requires a mesh for explicit axes.
             found = jax.jit(lambda: within(*arguments))()  # noqa: B023 — called here
         close(found, product(*arrays()))
 
@@ -365,7 +365,7 @@ def sums_along_a_divided_dimension_are_added_over_devices() -> None:
 
 
 def sums_over_devices(text: str) -> tuple[int, int]:
-    """How many a compiled program has in its entry, and how many elsewhere: in its loops."""
+    """Numbers of all-reduces of a compiled program: in its entry, and elsewhere (in its loops)."""
     before, entry = text.split("\nENTRY ")
     return entry.count(" all-reduce("), before.count(" all-reduce(")
 
@@ -482,7 +482,7 @@ CLAIMS: Final = {
 
 
 def report(claims: Mapping[str, Callable[[], None]]) -> None:
-    """Prints what is wrong with each claim, or an empty text."""
+    """Prints JSON: for each claim its traceback, or an empty text if the claim holds."""
     jax.config.update("jax_num_cpu_devices", DEVICES)
     found = {}
     for name, claim in claims.items():

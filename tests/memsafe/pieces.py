@@ -1,6 +1,6 @@
-"""The law of every rule: pieces of any factor, in a loop, give what the whole equation gives.
+"""The law of every rule: a loop over pieces of any factor gives the results of the equation.
 
-So do pieces of what each of several devices has of it, where a loop can take those.
+The law also holds for loops over the part of each device, where `over_devices` has such a loop.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -24,7 +24,7 @@ WrittenFactor = tuple[tuple[WrittenAxis, ...], tuple[WrittenAxis, ...], bool]
 
 
 class Seen(NamedTuple):
-    """An equation, and the values that it was evaluated on and gave."""
+    """An equation, the operands that it was evaluated on, and its results."""
 
     equation: JaxprEqn
     operands: list[Array]
@@ -40,16 +40,16 @@ def assert_pieces_give_the_whole(
     rounds: bool = False,
     halos: Sequence[int] = (),
 ) -> None:
-    """Holds where every factor of the equation in `function` is right, and `expect` lists them.
+    """Asserts that the factors of the equation in `function` are right and those of `expect`.
 
-    Results are equal, but for merged floats, and where `rounds` says that the compiler
-    rounds an element by how it vectorises the loop that the element is in.
+    Results must be equal, except merged floats, which may differ by rounding. So may all floats if
+    `rounds`: the compiler rounds an element by how it vectorises the loop of this element.
 
     The equation is the only one of `function`, or the last of the named `primitive`. An expected
     factor is `(operand axes, result axes, merged?)`; an axis is None, a dim, or `(dim, block)`.
-    An operand that is cut with a halo, or not to its end, is None as one that is whole.
-    `rule` stands for the table's own. `halos` are dimensions of the only result of which a piece
-    has no operand but so: they are expected as well.
+    None also stands for an operand that is cut with a halo, or not to its end. `rule` replaces the
+    rule of the table. `halos` are dimensions of the only result. Their factors, with None for all
+    operands, are expected as well.
     """
     seen = last_equation(function, *arguments, primitive=primitive)
     rule = rule or rule_of(seen.equation)
@@ -65,7 +65,7 @@ def assert_pieces_give_the_whole(
 def assert_stays_whole(
     function: Callable[..., Any], *arguments: Any, primitive: str | None = None
 ) -> None:
-    """Holds where the equation in `function` has no factors."""
+    """Asserts that the equation in `function` has no factors."""
     assert factors_of(last_equation(function, *arguments, primitive=primitive).equation) == ()
 
 
@@ -96,7 +96,7 @@ def _is(equation: JaxprEqn, primitive: str | None) -> bool:
 
 
 def written(factor: Factor) -> WrittenFactor:
-    """`factor` as a test writes it, every axis with its block."""
+    """`factor` in the notation of tests, each axis with its block."""
     return (
         tuple(axis and (axis.dim, axis.block) for axis in factor.operands),
         tuple(axis and (axis.dim, axis.block) for axis in factor.results),
@@ -119,7 +119,7 @@ def _assert_right(rule: Rule, factors: Sequence[Factor], seen: Seen, *, rounds: 
         cuts += [(_wider(factor), 2) for factor in factors if factor.merge is None]
     cuts += [cut for factor in factors for cut in _cuts_over_devices(seen.equation, factor)]
     loops = [_loop(rule, grain, length, seen.equation) for grain, length in cuts]
-    # All loops in one program: most of a small program's compilation is the same for any size.
+    # One program for all loops: most of a small program's compile time is the same for any size.
     all_results = jax.jit(lambda operands: [loop(operands) for loop in loops])(seen.operands)
     for (grain, _), results in zip(cuts, all_results, strict=True):
         for got, wanted in zip(results, seen.results, strict=True):
@@ -127,10 +127,11 @@ def _assert_right(rule: Rule, factors: Sequence[Factor], seen: Seen, *, rounds: 
 
 
 def _cuts(factor: Factor) -> list[tuple[Factor, int]]:
-    """Pieces' grains and lengths, few, for each is compiled: the finest and a coarser one.
+    """Grains and lengths of the pieces that are tested: the finest grain and a coarser one.
 
-    The finest does not divide the factor. What is merged is cut into pieces that do as well, for
-    only a piece that is moved back is masked; sizes from 6 have a coarser grain that is, too.
+    There are few, because each is compiled. At the finest grain, the length does not divide the
+    factor. Merged factors are also cut by a length that does, because only a piece that is moved
+    back is masked. From size 6, a coarser grain has such a piece too.
     """
     assert factor.size > 1, "a factor of one index cannot be split"
     coarser = [factor.coarser(times) for times in _proper_divisors(factor.size)[1:2]]
@@ -142,7 +143,7 @@ def _cuts(factor: Factor) -> list[tuple[Factor, int]]:
 
 
 def _cuts_over_devices(equation: JaxprEqn, factor: Factor) -> Iterator[tuple[Factor, int]]:
-    """Pieces of what each of a few devices has, the last moved back where there are three."""
+    """Pieces of each device's part; if the part has three indices, the last piece is moved back."""
     for devices in _proper_divisors(factor.size)[1:2]:
         own = factor.size // devices
         for early in [()] if factor.merge is None else [(), range(len(equation.outvars))]:
@@ -165,7 +166,7 @@ def _proper_divisors(size: int) -> list[int]:
 
 
 def _lengths(size: int) -> list[int]:
-    """The longest that divides `size`, and the shortest but one index that does not."""
+    """The longest length that divides `size`, and the shortest above 1 that does not."""
     return _proper_divisors(size)[-1:] + [at for at in range(2, size) if size % at][:1]
 
 
@@ -202,7 +203,7 @@ def _loop(
 
 
 def _sliced(value: Array, axis: Axis | None, piece: Piece) -> Array:
-    """The piece, with rubbish in place of what lies beyond the ends."""
+    """The piece of `value`, with rubbish beyond the ends unless the axis wraps."""
     if axis is None:
         return value
     if axis.devices > 1:
@@ -234,7 +235,7 @@ def _placed(
             continue
         stop = axis.before + piece.length * axis.block
         inner = lax.slice_in_dim(part, axis.before, stop, axis=axis.dim)
-        # The last of a size that the block does not divide goes beyond the end.
+        # If the block does not divide the size, the last piece goes beyond the end.
         ends = [(0, 0)] * whole.ndim
         ends[axis.dim] = (0, max(0, factor.size * axis.block - whole.shape[axis.dim]))
         at = piece.start * axis.block
@@ -266,7 +267,7 @@ def _assert_same(got: Array, wanted: Array, *, rounds: bool) -> None:
     if not jnp.issubdtype(wanted.dtype, jnp.inexact):
         np.testing.assert_array_equal(np.asarray(got), np.asarray(wanted))
         return
-    # numpy takes no NaN of a narrow type for the same as another.
+    # NumPy does not treat two NaNs of a narrow type as equal.
     wide = np.complex128 if jnp.issubdtype(wanted.dtype, jnp.complexfloating) else np.float64
     values = np.asarray(wanted).astype(wide)
     finite = np.abs(values[np.isfinite(values)])

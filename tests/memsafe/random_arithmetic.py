@@ -1,4 +1,4 @@
-"""Elementwise operations, contractions and reductions of whatever values there are."""
+"""Random elementwise operations, contractions and reductions of the values of a pool."""
 
 import math
 from collections.abc import Callable
@@ -62,7 +62,7 @@ def outer(pool: Pool, rng: Random) -> list[Array]:
 
 
 def matched(pool: Pool, rng: Random) -> list[Array]:
-    """A value with one that broadcasts to it: its own reduction, or another of its shape."""
+    """A value combined with its own mean over some axes, or with another value of its shape."""
     x = pool.real(rng)
     same = [each for each in pool.reals if each.shape == x.shape]
     other = rng.choice([*same, x.mean(some_axes(x, rng), keepdims=True)])

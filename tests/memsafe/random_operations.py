@@ -1,4 +1,4 @@
-"""Operations on whatever values there are: arithmetic, what moves elements, calls and loops."""
+"""Random operations on the values of a pool: arithmetic, moves of elements, calls and loops."""
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import reduce
@@ -47,7 +47,7 @@ def _ordered(pool: Pool, rng: Random) -> list[Array]:
 
 
 def _ranked(pool: Pool, rng: Random) -> list[Array]:
-    """A value with a quantile of all its elements, or with those of some ranks."""
+    """A value minus a quantile of all its elements, or minus elements of some ranks."""
     x = pool.real(rng, 2)
     order = decided(x).ravel()
     share = rng.random()
@@ -61,7 +61,7 @@ def _ranked(pool: Pool, rng: Random) -> list[Array]:
 
 
 def _extremes(pool: Pool, rng: Random) -> list[Array]:
-    """A value's extremes along two of its dimensions, whose derivatives compare it with both."""
+    """Extremes of a value along two dimensions; their derivatives compare the value with both."""
     x = decided(pool.real(rng, 2))
     one, other = rng.sample(range(x.ndim), 2)
     first, second = rng.choices((jnp.min, jnp.max), k=2)
@@ -103,7 +103,7 @@ def _joined(pool: Pool, rng: Random) -> list[Array]:
 
 
 def _quartered(pool: Pool, rng: Random) -> list[Array]:
-    """Corners of a matrix, one matrix of four, or one with a frame: cuts along two dimensions."""
+    """Corners of a matrix, a matrix of four blocks, or a padded one: cuts along two dimensions."""
     x = pool.real(rng, 2)
     rows, columns = x.shape[-2:]
     chosen = rng.random()
@@ -198,7 +198,7 @@ def _like(x: Array, values: Sequence[Array]) -> Array:
 
 
 def _called(pool: Pool, rng: Random) -> list[Array]:
-    """Something run inside jit, remat, or a function with a derivative of its own."""
+    """Operations inside jit, remat, or a function with a derivative of its own."""
     x, seed = pool.real(rng), rng.random()
 
     def inside(x: Array) -> Array:
@@ -219,7 +219,7 @@ def _called(pool: Pool, rng: Random) -> list[Array]:
 
 
 def _looped(pool: Pool, rng: Random) -> list[Array]:
-    """Something run by scan, fori_loop, or cond."""
+    """Operations inside scan, fori_loop, or cond."""
     x, seed = pool.real(rng, 2), rng.random()
     remat = rng.random() < 0.4
 
@@ -243,7 +243,7 @@ def _looped(pool: Pool, rng: Random) -> list[Array]:
 
 
 def _stepped(pool: Pool, rng: Random) -> list[Array]:
-    """A state after many steps, of which a gradient keeps what checkpoints may make again."""
+    """A state after many steps; its gradient keeps values that checkpoints can compute again."""
     x, seed = pool.real(rng, 2), rng.random()
     many, last = rng.choice((12, 25, 36)), rng.random() < 0.5
     state = bounded(x.reshape(-1, x.shape[-1]))[: max(1, LARGEST // (8 * x.shape[-1]))]

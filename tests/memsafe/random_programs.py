@@ -1,4 +1,4 @@
-"""Random programs that use what memsafe knows, and what must hold of each."""
+"""Random programs, and the comparison of memsafe with plain jit that each must pass."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -30,16 +30,16 @@ _DIMENSIONS: Final = (None, 0, 1)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Program:
-    """A program as numbers, and the budget that it is to keep.
+    """A random program, described by numbers, and its budget.
 
     Attributes:
-        sizes: Its arguments' dimensions: the rows of the first, those of the second, columns.
+        sizes: Rows of the first argument, rows of the second, and columns of both.
         steps: Operations by name, each with the seed of its choices.
-        seed: The seed of its arguments and results.
+        seed: The seed of the arguments and of the choice of results.
         mode: `plain`; `gradient`: memsafe around the gradient; `through`: the gradient of memsafe.
-        share: The budget, from 0 (arguments and results alone) to 1 (what plain jit takes).
-        devices: How many devices compute it, if the process has them; the budget is one device's.
-        along: Of each argument, the dimension that lies over the devices where they divide it.
+        share: The budget: 0 is arguments and results alone, 1 is the memory of plain jit.
+        devices: Number of devices, one if the process has fewer; the budget is one device's.
+        along: For each argument, the dimension that is divided over devices, if they divide it.
     """
 
     sizes: tuple[int, int, int]
@@ -58,7 +58,7 @@ class Program:
         return [numbers.standard_normal(shape) for shape in shapes]
 
     def placed(self, given: Sequence[np.ndarray] = ()) -> list[Array]:
-        """The arguments, or those given, where they lie."""
+        """The arguments, or those `given`, placed on the devices."""
         arguments = [jnp.asarray(each) for each in given or self.arguments()]
         if self.is_on_one_device:
             return arguments
@@ -79,7 +79,7 @@ class Program:
         return PartitionSpec(*[None] * dim, "d")
 
     def __call__(self, *arguments: Array) -> list[Array]:
-        """The results: some of the values made, each with a ramp added so that none is noise."""
+        """Some of the computed values; floats get a ramp, so that none is only rounding noise."""
         pool = Pool(reals=list(arguments))
         for name, seed in self.steps:
             pool.add(OPERATIONS[name](pool, Random(seed)))
@@ -90,7 +90,7 @@ class Program:
         return [*(each + ramp(each.shape) for each in small), *others[-1:]]
 
     def loss(self, *arguments: Array) -> Array:
-        """A number whose derivatives by the arguments are not noise."""
+        """A number whose derivatives with respect to the arguments are not only rounding noise."""
         reals = [each for each in self(*arguments) if jnp.issubdtype(each.dtype, jnp.floating)]
         return sum(
             (jnp.sum(jnp.tanh(each) * (1 + ramp(each.shape))) for each in (*reals, *arguments)),
@@ -100,15 +100,15 @@ class Program:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
-    """What memsafe made of a program.
+    """Result of memsafe for a program, compared with plain jit.
 
     Attributes:
-        split: The budget is kept and plain jit would not have kept it.
+        split: memsafe needs less memory than plain jit, and plain jit exceeds the budget.
         refused: BudgetError was raised.
-        plain_is_wrong: The operations one by one give what memsafe does, and plain jit does not.
-        ill_conditioned: Where memsafe differs, arguments one rounding away make plain jit differ as
-            much.
-        faults: What must not be, in words.
+        plain_is_wrong: memsafe agrees with the operations run one by one, and not with plain jit.
+        ill_conditioned: Where memsafe differs, plain jit changes as much if its arguments change by
+            one rounding.
+        faults: Descriptions of faults of memsafe.
     """
 
     split: bool = False
@@ -119,11 +119,11 @@ class Outcome:
 
 
 def outcome_of(program: Program) -> Outcome:
-    """`program` by plain jit and by memsafe, compared.
+    """Compares the results of `program` by memsafe with those by plain jit.
 
-    Where they differ, the operations one by one say which is right. It may be memsafe: in plain jit
-    several fusions make a value, each with its own rounding, and none equals the maximum of it. Or
-    it is none: the program makes rounding large, as steps that multiply it do.
+    Where they differ, the operations run one by one show which is right. memsafe may be right: in
+    plain jit, several fusions compute a value, each with its own rounding, and no element equals
+    its maximum. Or neither is right: the program amplifies rounding, as steps that multiply it do.
     """
     with jax.enable_x64(new_val=True):
         arguments = program.placed()
@@ -162,7 +162,7 @@ def outcome_of(program: Program) -> Outcome:
 
 
 def compiled_as_written(program: Program) -> Any:
-    """`program` by plain jit, in double precision."""
+    """`program` compiled by plain jit, in double precision."""
     with jax.enable_x64(new_val=True):
         return jax.jit(_written(program)).lower(*program.placed()).compile()
 
@@ -181,7 +181,7 @@ def _safe(program: Program, budget: int) -> Any:
 
 
 def _called(function: Callable[..., Any]) -> Callable[..., Any]:
-    """A plain function, which has a name as a user's has."""
+    """A plain function around `function`, with a name as a user's function has."""
 
     def called(*arguments: Array) -> Any:
         return function(*arguments)
@@ -190,7 +190,7 @@ def _called(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _one_by_one(program: Program) -> list[np.ndarray]:
-    """The results with nothing fused: every value is made once."""
+    """The results without fusions: each value is computed once."""
     with jax.disable_jit():
         results = _numbers(_written(program)(*map(jnp.asarray, program.arguments())))
     finite = all(np.isfinite(each).all() for each in results)
@@ -201,9 +201,9 @@ def _one_by_one(program: Program) -> list[np.ndarray]:
 def _is_rounding(
     program: Program, plain: Any, got: Sequence[np.ndarray], wanted: Sequence[np.ndarray]
 ) -> bool:
-    """Whether each result that differs does so by no more than arguments one rounding away make it.
+    """Whether each difference is at most what one rounding of the arguments changes in plain jit.
 
-    Those are tried in plain jit.
+    Several draws of such arguments are tried.
     """
     numbers, moved = np.random.default_rng(program.seed), [0.0] * len(wanted)
     for _ in range(_DRAWS):
@@ -221,7 +221,7 @@ def _is_rounding(
 
 
 def _distance(got: np.ndarray, wanted: np.ndarray) -> float:
-    """The largest difference of two arrays; of what is no float, how many entries differ."""
+    """The largest difference of two arrays of floats; of other types, how many entries differ."""
     if (got.dtype, got.shape) != (wanted.dtype, wanted.shape):
         return float("inf")
     if not np.issubdtype(wanted.dtype, np.floating):
@@ -234,7 +234,7 @@ def _numbers(results: Any) -> list[np.ndarray]:
 
 
 def differences(got: Sequence[np.ndarray], wanted: Sequence[np.ndarray]) -> list[str]:
-    """Where results are not those wanted, in words; what is wanted and no number is no match."""
+    """Descriptions of results that differ; a wanted float that is not finite is a difference."""
     pairs = zip(got, wanted, strict=True)
     return [fault for at, pair in enumerate(pairs) for fault in _different(at, *pair)]
 
@@ -252,7 +252,7 @@ def _different(at: int, got: np.ndarray, wanted: np.ndarray) -> list[str]:
 
 
 def numbered(seed: int) -> Program:
-    """The program of a number: the same for the same number, likely another for another."""
+    """The program of a number; equal numbers give equal programs, other numbers likely others."""
     rng = Random(seed)
     names = [rng.choice(_GROWING), *rng.choices(list(OPERATIONS), k=rng.randint(0, 4))]
     return Program(

@@ -10,7 +10,7 @@ from jax import Array, lax
 from tests.memsafe.random_values import LARGEST, Pool, bounded, decided
 
 _FEWEST: Final = 6
-"""Rows and columns that a stencil leaves."""
+"""Minimum number of rows and of columns that a stencil may leave."""
 
 
 def stenciled(pool: Pool, rng: Random) -> list[Array]:
@@ -30,7 +30,7 @@ def _convolved(image: Array, rng: Random) -> Array:
     gaps = [rng.choice((1, 1, 2)) if stride == 1 else 1 for stride in strides]
     spans = [rng.randint(1, min(4, size)) for size in image.shape[:2]]
     kernel = jnp.sin(jnp.arange(1.0, 4 * spans[0] * spans[1] + 1)).reshape(*spans, 2, 2)
-    cut = [-1 if size > 1 else 0 for size in image.shape[:2]]  # No more than there is.
+    cut = [-1 if size > 1 else 0 for size in image.shape[:2]]  # Crops no more than there is.
     ends = [(rng.randint(most, 3), rng.randint(most, 3)) for most in cut]
     padding: Any = rng.choice(("SAME", "VALID", ends)) if max(gaps) == 1 else ends
     steps = [rng.randint(1, 2) for _ in range(2)]
@@ -56,7 +56,7 @@ def _rolled(image: Array, rng: Random) -> Array:
 
 
 def _shifted(image: Array, rng: Random) -> Array:
-    """A difference of neighbours, with nothing, zeros, the ends or the other end around it."""
+    """Differences of neighbours, bare or padded (zero, edge, wrap), or every second line."""
     axis = rng.randrange(2)
     size = image.shape[axis]
     if size <= _FEWEST:
@@ -76,7 +76,7 @@ def _shifted(image: Array, rng: Random) -> Array:
 
 def _gapped(image: Array, rng: Random) -> Array:
     drawn = [(rng.randint(-1, 2), rng.randint(-1, 2), rng.randint(0, 1)) for _ in range(2)]
-    cut = [-1 if size > 1 else 0 for size in image.shape[:2]]  # No more than there is.
+    cut = [-1 if size > 1 else 0 for size in image.shape[:2]]  # Crops no more than there is.
     ends = [
         (max(low, most), max(high, most), within)
         for (low, high, within), most in zip(drawn, cut, strict=True)

@@ -1,4 +1,4 @@
-"""Values that a random program has made, well-conditioned: a decision on one hangs on no rounding.
+"""Well-conditioned values of a random program: no decision depends on rounding.
 
 Decisions (comparisons, orders, largest elements) are made on values with a ramp added, so that no
 two of them differ by rounding only; everything else is smooth and bounded.
@@ -14,19 +14,19 @@ import jax.numpy as jnp
 from jax import Array, lax
 
 LARGEST: Final = 40_000
-"""Elements of the largest value that is made; the ramp repeats after 65,536."""
+"""Number of elements of the largest values; the ramp repeats after 65,536."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pool:
-    """The values that a program has made, by kind."""
+    """The values that a program has computed, by kind."""
 
     reals: list[Array]
     indices: list[Array] = field(default_factory=list)
     masks: list[Array] = field(default_factory=list)
 
     def add(self, values: Sequence[Array]) -> None:
-        """Takes in new values, or their sums where they are too large."""
+        """Adds each value to the list of its kind."""
         for value in values:
             if value.dtype == jnp.bool_:
                 self.masks.append(value)
@@ -36,7 +36,7 @@ class Pool:
                 self.reals.append(value)
 
     def real(self, rng: Random, rank: int = 1) -> Array:
-        """A value of at least `rank` dimensions, likely one of the last."""
+        """A float array of at least `rank` dimensions, often one of the last three."""
         fitting = [each for each in self.reals if each.ndim >= rank]
         if not fitting:
             one = self.real(rng, rank - 1) if rank > 1 else self.reals[0]
@@ -57,7 +57,7 @@ class Pool:
 
 
 def ramp(shape: Sequence[int]) -> Array:
-    """Numbers in (0, 0.3), all different, that depend on nothing."""
+    """Different numbers in (0, 0.3) that depend only on the shape."""
     position: Any = jnp.int32(0)
     for dim in range(len(shape)):
         position = position * shape[dim] + lax.broadcasted_iota(jnp.int32, tuple(shape), dim)
@@ -65,7 +65,7 @@ def ramp(shape: Sequence[int]) -> Array:
 
 
 def bounded(x: Array) -> Array:
-    """Smoothly within ±4."""
+    """`x` mapped smoothly into ±4."""
     return x * lax.rsqrt(1 + x * x / 16)
 
 

@@ -1,4 +1,4 @@
-"""Tables, and the places in them and far outside that rows are taken from and put to."""
+"""Tables, and indices in them and far outside, for tests of gather and scatter."""
 
 import numpy as np
 from hypothesis import strategies as st

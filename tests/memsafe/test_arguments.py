@@ -150,7 +150,7 @@ def test_a_setting_that_jax_traces_by_is_that_of_each_call() -> None:
 
 
 def middle(x: Array) -> Array:
-    """A median that a plan finds in passes, which broadcast."""
+    """A median; a plan finds it in several passes, which broadcast."""
     return jnp.median(jnp.sum((x[:, None, :] - x[None]) ** 2, -1))
 
 

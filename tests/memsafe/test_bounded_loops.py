@@ -33,7 +33,7 @@ def plain(going: Going, step: Step, state: Any, _: int) -> Any:
 
 
 def by_hand(going: Going, step: Step, state: Any, most: int) -> Any:
-    """The same with a derivative of JAX: a step changes nothing after the end."""
+    """The loop as a `scan`, which JAX differentiates; steps after the end change nothing."""
 
     def turn(state: Any, _: None) -> Any:
         return lax.cond(going(state), step, lambda state: state, state), None
@@ -63,7 +63,7 @@ def numbers(count: int = 5) -> Array:
 def assert_gradients_agree(
     f: Callable[..., Array], *arguments: Any, budget: int = 10_000_000
 ) -> None:
-    """Of a function of a kind of loop: values and gradients."""
+    """Asserts that `f` has equal values and gradients with `plain` (memsafe) and `by_hand`."""
 
     def loss(loop: Loop) -> Callable[..., Array]:
         return lambda *arguments: jnp.sum(f(loop, *arguments) * jnp.cos(arguments[0]))
@@ -182,7 +182,7 @@ def test_a_loop_is_found_where_it_stands(around: Callable[..., Any]) -> None:
 
 
 def test_a_batch_of_loops_is_differentiated() -> None:
-    """One of a batch that is done stays as it is."""
+    """A loop of a batch that has ended keeps its state."""
 
     def steps(a: Array) -> Array:
         far = lambda state: (state[0] < 40) & (jnp.abs(state[1] ** 2 - a) > 1e-9)  # noqa: E731
@@ -212,7 +212,7 @@ def test_derivatives_of_derivatives_are_those_by_hand() -> None:
 
 
 def test_a_budget_keeps_carries_of_some_steps_only() -> None:
-    """At most 400 steps of 8 kB take 13 MB by hand; all carries of one segment and another 0.3."""
+    """At most 400 steps of 8 kB: 13 MB by hand, 0.3 MB for segment starts and one segment."""
 
     def f(loop: Loop, x: Array) -> Array:
         def going(state: Any) -> Any:
@@ -300,7 +300,7 @@ def test_a_counter_that_wraps_in_a_loop_around_is_no_start_with_a_bound() -> Non
             start, x = state
             inner = lambda s: (s[0] + 2**28, jnp.sin(s[1]) * 1.1)  # noqa: E731
             _, x = lax.while_loop(lambda s: s[0] < 10, inner, (start, x))
-            return (start + 2**29, x), None  # From the fifth step on it starts below zero.
+            return (start + 2**29, x), None  # From the fifth step on, it starts below zero.
 
         return jnp.sum(lax.scan(outer, (jnp.int32(0), x), None, length=8)[0][1])
 

@@ -1,4 +1,4 @@
-"""A compiler that fails, for another reason than the size of a program."""
+"""Failures of a compiler for other reasons than the size of a program."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -25,9 +25,9 @@ def failing_at(
     times: float = 1.0,
     told: str = "INTERNAL: no output tile sizes",
 ) -> None:
-    """Let the compiler fail at the programs for which `fails` is true, as at no size.
+    """Makes the compiler fail at programs for which `fails` is true, not because of their size.
 
-    Other plans need `times` as much memory as they do.
+    All other plans are reported to need `times` their memory.
     """
     measured = fitting.measured
 
@@ -56,7 +56,7 @@ def test_a_compiler_that_fails_at_every_plan_too_says_why(monkeypatch: pytest.Mo
 
 
 class Failures:
-    """A compiler that fails at some plans, the first ones."""
+    """A predicate that makes the compiler fail at the first `count` plans."""
 
     def __init__(self, count: float) -> None:
         self.count, self.plans = count, 0

@@ -1,4 +1,4 @@
-"""`dot_general`: batch and free dimensions apart, contracted ones summed in enough bits."""
+"""`dot_general` in pieces of batch, free and contracted dimensions; sums have enough bits."""
 
 from dataclasses import replace
 from typing import Any
@@ -48,7 +48,7 @@ def test_pieces_of_a_matrix_product_of_doubles_give_the_whole() -> None:
 
 @st.composite
 def products(draw: st.DrawFn) -> tuple[tuple[int, ...], tuple[int, ...], Any]:
-    """Two shapes, and which of their dimensions are summed and which are batches."""
+    """Two shapes, and which of their dimensions are summed and which are batch dimensions."""
     kinds = draw(st.lists(st.sampled_from("bcrl"), max_size=5))
     sizes = [draw(st.integers(1, 4)) for _ in kinds]
     left = draw(st.permutations([at for at, kind in enumerate(kinds) if kind != "r"]))
@@ -67,7 +67,7 @@ def products(draw: st.DrawFn) -> tuple[tuple[int, ...], tuple[int, ...], Any]:
 def test_pieces_of_any_product_give_the_whole(product: Any) -> None:
     left, right, dimension_numbers = product
     (left_summed, right_summed), (left_batch, right_batch) = dimension_numbers
-    # An independent count: einsum's letters, the result's in the order that dot_general gives.
+    # Listed independently as einsum's letters, in the order of dot_general's result.
     letters = [
         *((one, other, False) for one, other in zip(left_batch, right_batch, strict=True)),
         *((dim, None, False) for dim in range(len(left)) if dim not in left_batch + left_summed),

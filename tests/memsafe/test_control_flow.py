@@ -159,7 +159,7 @@ def test_a_checkpoint_keeps_apart_the_operands_that_it_names_alone() -> None:
         return sum(each.primitive.name == "optimization_barrier" for each in flat.jaxpr.eqns)
 
     found = [barriers(each) for each in ((False, False), (False, True), (True, True))]
-    assert found == [1, 2, 3]  # Of the cotangent, which JAX always keeps apart.
+    assert found == [1, 2, 3]  # One is for the cotangent, which JAX always keeps apart.
 
 
 def printing_steps(x: Array) -> Array:

@@ -196,7 +196,7 @@ def test_a_sum_in_a_type_that_its_parts_do_not_fit_is_not_split(
 def test_a_product_over_the_batch_is_not_split_where_parts_may_be_too_large(
     dtype: Any, count: int
 ) -> None:
-    """Of halves, a part may be infinite though the sum is not."""
+    """In half precision, a part may be infinite although the sum is finite."""
 
     def f(x: Array, start: Array, rows: Array) -> Array:
         return lax.scan(lambda total, w: (total + (x * w).T @ x, None), start, rows)[0]

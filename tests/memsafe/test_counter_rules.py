@@ -24,7 +24,7 @@ pytestmark = pytest.mark.exhaustive
 
 
 def counters(shape: tuple[int, ...]) -> JaxprEqn:
-    """The equation that counts the elements of an array of `shape`, which is never made."""
+    """The equation that counts the elements of an array of `shape`; no such array is made."""
     key = jax.ShapeDtypeStruct((2,), jnp.uint32)
     closed = jax.make_jaxpr(lambda key: threefry_prng_impl.random_bits(key, 32, shape))(key)
     named = [one for one in flattened(closed).jaxpr.eqns if one.primitive.name == "iota_2x32_shape"]

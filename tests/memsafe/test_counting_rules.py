@@ -1,4 +1,4 @@
-"""Counts of what lies below pivots: those of pieces add up."""
+"""Counts of elements below pivots: the counts of pieces add up."""
 
 from typing import Any
 
@@ -15,7 +15,7 @@ KINDS = [np.uint8, np.uint16, np.uint32]
 
 
 def drawn(dtype: Any) -> Array:
-    """Numbers that hold the largest of their type."""
+    """Numbers that include the two largest of their type."""
     largest = np.iinfo(dtype).max
     return jnp.asarray(
         np.random.default_rng(0).choice([0, 3, largest - 1, largest], (6, 1, 10)), dtype

@@ -1,4 +1,4 @@
-"""Functions with rules of their own: what a derivative of a derivative follows, and where."""
+"""Custom derivative rules, also in second derivatives; bounded loops and doubles in a function."""
 
 from collections.abc import Callable
 from typing import Any
@@ -33,7 +33,7 @@ in_reverse.defvjp(lambda x: (jnp.sin(x), x), lambda x, g: (g * jnp.cos(x),))
 
 @jax.custom_jvp
 def straight_through(x: Array) -> Array:
-    """A function whose rule is no derivative of it; its values come from elsewhere there."""
+    """A function whose rule has other values, and a derivative that is not that of the function."""
     return jnp.round(4 * x) / 4
 
 
@@ -57,7 +57,7 @@ def test_what_differentiates_again_follows_the_values_of_the_rule(
         return jnp.tanh(rule(x) * 2) + inside
 
     def squares(f: Callable[[Array], Array]) -> Callable[[Array], Array]:
-        """Their gradient reads the values of `f`, so a second one differentiates these."""
+        """The gradient reads the values of `f`, so a second gradient differentiates them."""
         return lambda x: jnp.sum(f(x) ** 2)
 
     x = points(4)

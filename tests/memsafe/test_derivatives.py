@@ -1,4 +1,4 @@
-"""Derivatives of what memsafe splits are those of the function, by whatever rule it has."""
+"""Derivatives of programs that memsafe splits equal those of the function, by any rule."""
 
 from collections.abc import Callable
 from functools import partial
@@ -72,7 +72,7 @@ def test_a_derivative_that_the_user_wrote_is_the_one_used() -> None:
 
 
 def test_the_derivative_of_a_maximum_is_right_where_slices_round_otherwise() -> None:
-    """It compares with the maximum what is computed again, maybe by a product of another size."""
+    """It compares the maximum with values computed again, maybe by a product of another size."""
 
     def f(x: Array) -> Array:
         attended = jax.nn.softmax(x @ x.T, axis=1) @ x
@@ -87,7 +87,7 @@ def test_the_derivative_of_a_maximum_is_right_where_slices_round_otherwise() -> 
 def test_a_maximum_has_its_derivative_where_its_operand_is_rounded_once(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """XLA adds the product in one fusion with a fused multiply-add, in another not."""
+    """XLA uses a fused multiply-add for the product and sum in one fusion, and not in another."""
 
     def f(x: Array, y: Array, z: Array) -> Array:
         costs = x[:, None] * y
@@ -141,7 +141,7 @@ def test_compilers_for_other_devices_store_behind_a_barrier(platform: str) -> No
 
 
 def test_what_another_run_would_give_otherwise_is_not_computed_again() -> None:
-    """A backward pass with another batch, or other random numbers, is of another function."""
+    """A backward pass with another batch or other random numbers belongs to another function."""
     calls: list[int] = []
 
     def batch() -> np.ndarray[Any, Any]:

@@ -1,4 +1,4 @@
-"""What a program takes on a device: bytes in memory, kernels, and whether anybody notices."""
+"""Costs of a program on a device: bytes in memory, kernels, and times too short to notice."""
 
 from collections.abc import Callable
 from typing import Any
@@ -21,7 +21,7 @@ pytestmark = pytest.mark.usefixtures("doubles")
 
 SIDE = 32
 MATRIX = 8 * SIDE * SIDE
-"""Bytes."""
+"""Bytes of one matrix."""
 
 
 def costs_of(function: Callable[..., Any], model: DeviceModel = GPU) -> Costs:
@@ -86,7 +86,7 @@ def test_steps_of_a_scan_and_kernels_in_it_take_time() -> None:
 
 @jax.grad
 def attended(x: Array) -> Array:
-    """Two layers of attention: the second's derivative needs scores of the first again."""
+    """Two layers of attention; the derivative of the second needs scores of the first again."""
     for _ in range(2):
         scores = jax.nn.softmax(x @ x.swapaxes(1, 2))
         x = jnp.tanh(scores @ x)

@@ -1,4 +1,4 @@
-"""memsafe on four devices, and on those that only compile."""
+"""memsafe on four devices, and for compile-only devices."""
 
 import json
 import os
@@ -29,7 +29,7 @@ from tests.memsafe.on_four_devices import CLAIMS, arrays, close, product
 pytestmark = pytest.mark.exhaustive
 
 CHIP: Final = 15.75 * 2**30
-"""Bytes of a TPU v5e."""
+"""Bytes of memory of a TPU v5e."""
 
 MANY: Final = 100_000
 """Rows of a matrix of pairs of 40 GB."""
@@ -45,7 +45,7 @@ def calls_on(target: str, function: Any, budget: str | None) -> Calls:
 
 
 def found_by(module: str) -> dict[str, str]:
-    """What is wrong with each claim about four devices, found out in a process that has them."""
+    """The failure of each claim, or an empty text, from a process that has four devices."""
     command = [sys.executable, "-m", f"tests.memsafe.{module}"]
     environment = {**os.environ, "JAX_PLATFORMS": "cpu"}
     done = subprocess.run(command, capture_output=True, text=True, check=True, env=environment)

@@ -1,4 +1,4 @@
-"""Slices taken and updated at computed places, by pieces."""
+"""`dynamic_slice` and `dynamic_update_slice`, by pieces."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""What a function does besides its results happens once, and in its order."""
+"""Side effects of a function happen once, and in order."""
 
 from typing import Any
 
@@ -18,7 +18,7 @@ pytestmark = pytest.mark.usefixtures("doubles")
 
 
 def through_a_ref(x: Array) -> tuple[Array, ...]:
-    """Two sums of all pairs, which share a loop; the first is written and read before the other."""
+    """Two sums of all pairs that share a loop; a reference holds the first before the second."""
     near = pairs(x)
     cell = jax.new_ref(jnp.zeros(len(x)))
     cell[...] = jnp.sum(near, 1)
@@ -59,7 +59,7 @@ def test_a_reference_from_outside_is_refused_with_advice() -> None:
 
 
 def unchecked(x: Array) -> Array:
-    """Sums of all pairs, of which one has to be positive."""
+    """Sums of all pairs, and a check that the first coordinate is positive."""
     checkify.check(x[0, 0] > 0, "the first is {}", x[0, 0])
     return jnp.sum(jnp.sqrt(pairs(x)), 1)
 
@@ -79,7 +79,7 @@ def test_checks_of_checkify_stay_within_the_budget(over: Any) -> None:
 
 
 def test_a_call_in_a_trace_belongs_to_its_program() -> None:
-    """As one of `jax.jit` does: nothing runs while the program is traced."""
+    """As with `jax.jit`, nothing runs while the program is traced."""
     x, within = points(), safe(lambda x: pairs(x).sum(1))
     within(x)
     assert "memsafe" in str(jax.make_jaxpr(lambda: within(x))())
@@ -95,7 +95,7 @@ def test_a_callback_runs_once_though_nobody_reads_its_large_result(*, ordered: b
         return np.asarray(value)
 
     def f(x: Array) -> Array:
-        near = pairs(x).astype(jnp.float32)  # Another thread may call it, without doubles.
+        near = pairs(x).astype(jnp.float32)  # A thread without doubles may run the callback.
         kind = jax.ShapeDtypeStruct(near.shape, near.dtype)
         io_callback(called, kind, near, ordered=ordered)
         return jnp.sum(pairs(x + 1), 1)

@@ -1,4 +1,4 @@
-"""Elementwise primitives: every dimension of size above 1, scalars and stretched operands whole."""
+"""Elementwise rules cut dimensions of size above 1; scalars and stretched operands stay whole."""
 
 import importlib
 from collections.abc import Callable
@@ -25,7 +25,7 @@ VALUES = np.linspace(0.1, 0.9, 6, dtype=np.float32).reshape(SHAPE)
 WHOLE = np.arange(-3, 3, dtype=np.int32).reshape(SHAPE)
 ODD = np.array([np.nan, np.inf, -np.inf, -0.0, 1e30, -2.5], np.float32).reshape(SHAPE)
 FEW = VALUES[..., :1]
-"""For what compiles for seconds in each loop."""
+"""Operand of primitives that take seconds to compile in each loop."""
 COMPLEX = np.stack([VALUES, ODD], -1).view(np.complex64)[..., 0]
 
 _UNARY = """
@@ -85,7 +85,7 @@ EXACT = {
     "neg", "nextafter", "rem", "round", "sign", "sqrt", "square", "sub",
     *BITS, *(OTHERS.keys() - SERIES), "eq", "ge", "gt", "le", "lt", "ne",
 }  # fmt: skip
-"""Those that IEEE 754 or the absence of arithmetic define to the last bit."""
+"""Primitives whose results are exact to the last bit, by IEEE 754 or without arithmetic."""
 
 UNTESTED = {
     "eq_to": "lax.sort's own order, which no public function asks for",

@@ -35,7 +35,7 @@ Said = Callable[..., str]
 
 @pytest.fixture
 def said(capsys: pytest.CaptureFixture[str]) -> Said:
-    """What explain prints of a call of a function."""
+    """Function that returns what `explain` prints for a call."""
 
     def printed(function: Any, budget: Any, *arguments: Any, **options: Any) -> str:
         memsafe.explain(function, budget, **options)(*arguments)
@@ -44,11 +44,11 @@ def said(capsys: pytest.CaptureFixture[str]) -> Said:
     return printed
 
 
-FILE = __file__.removeprefix(f"{Path.cwd()}/")  # As a message names it.
+FILE = __file__.removeprefix(f"{Path.cwd()}/")  # The path as messages write it.
 
 
 def line_of(text: str, file: str = FILE) -> str:
-    """`file:line` of the only line of a file that contains `text`, other than a call of this."""
+    """`file:line` of the only line of a file that contains `text`, except calls of `line_of`."""
     lines = Path(file).read_text(encoding="utf-8").splitlines()
     (found,) = (n for n, line in enumerate(lines, 1) if text in line and "line_of(" not in line)
     return f"{file}:{found}"
@@ -128,7 +128,7 @@ def test_loops_within_a_scan_are_told_as_inside_it(said: Said) -> None:
 
 @pytest.mark.parametrize("axis", [0, 1])
 def test_what_a_compiler_keeps_unforeseen_is_split_all_the_same(axis: int) -> None:
-    """XLA of jax 0.10 keeps the pairs, which the prediction takes for fused."""
+    """XLA of jax 0.10 stores the pairs, although the prediction counts them as fused."""
 
     def f(x: Array) -> Array:
         return jnp.cos(x[:, None] * x[None, :]).sum(axis)

@@ -1,4 +1,4 @@
-"""A sink is turned away from a loop before it grows only where growing would fail."""
+"""A loop rejects a sink before it grows only if growing to this sink would fail."""
 
 import contextlib
 import statistics
@@ -81,7 +81,7 @@ def test_a_sink_is_turned_away_for_good_only_where_there_is_no_other_way(
 
 
 def split_at_random(seed: int) -> Splitting:
-    """The gradient of a random program, of which half the values are never kept."""
+    """Splitting of a random program's gradient; the larger half of its values is never kept."""
     program = numbered(seed)
     derivative = jax.value_and_grad(program.loss, (0, 1, 2))
     graph = Graph(flattened(jax.make_jaxpr(derivative)(*program.arguments())))
@@ -107,7 +107,7 @@ def grows(splitting: Splitting, region: Region, sink: int, factor: Factor) -> bo
 
 
 def asked(splitting: Splitting, region: Region) -> Iterator[tuple[bool, bool]]:
-    """Of every sink, in order: whether it is let through, and whether `region` then takes it in."""
+    """For each sink and factor in order: whether it is admitted, and whether `region` takes it."""
     feasibility = Feasibility(splitting=splitting, region=region)
     for sink in splitting.sinks():
         for finest in splitting.seeds(sink):
@@ -129,9 +129,9 @@ def test_what_is_turned_away_could_not_have_grown() -> None:
             for factor in splitting.seeds(sink):
                 with contextlib.suppress(Blocked):
                     found.update(asked(splitting, splitting.grown(sink, factor)))
-    assert found[False, False] > SEEDS  # Many are turned away,
+    assert found[False, False] > SEEDS  # Many are rejected,
     assert found[True, True] > SEEDS  # and many taken in,
-    assert not found[False, True]  # but none of those that were turned away.
+    assert not found[False, True]  # but none of those that were rejected.
 
 
 def test_a_loop_that_grows_leaves_the_next_one_from_its_sink_as_it_was() -> None:
@@ -150,7 +150,7 @@ def test_a_loop_that_grows_leaves_the_next_one_from_its_sink_as_it_was() -> None
 
 
 def ways_of(splitting: Splitting) -> Any:
-    """How each sink may be taken into a loop over the indices of each of its factors."""
+    """The ways to take each sink into a loop, for the size of each of its factors."""
     return {
         (sink, factor.size): splitting.ways(sink, factor.size)
         for sink in splitting.sinks()
@@ -159,7 +159,10 @@ def ways_of(splitting: Splitting) -> Any:
 
 
 def ways_kept_from_another(seed: int, seen: Callable[[Splitting], None]) -> bool:
-    """Whether what a graph keeps of other loops is what it finds alone, as `seen` has them."""
+    """Whether ways that another splitting left in the graph's cache equal those found without it.
+
+    `seen` changes each splitting first.
+    """
     before = split_at_random(seed)
     graph = before.graph
     makers = {graph.definition[value] for value in before.split}

@@ -64,7 +64,7 @@ FORWARD: dict[str, Callable[[Callable[..., Any]], Callable[..., Any]]] = {
 
 
 def compiled(function: Callable[..., Any], *arguments: Any) -> tuple[Any, int]:
-    """The results of a function, and the bytes that it takes."""
+    """The results of a function, and the bytes that its compiled program needs."""
     found = jax.jit(function).lower(*arguments).compile()
     taken = found.memory_analysis()
     own = taken.argument_size_in_bytes + taken.output_size_in_bytes - taken.alias_size_in_bytes
@@ -74,7 +74,7 @@ def compiled(function: Callable[..., Any], *arguments: Any) -> tuple[Any, int]:
 def assert_within(
     transform: Any, function: Callable[..., Any], *arguments: Any, room: int = ROOM
 ) -> None:
-    """Holds where the transform keeps the budget, values are equal, and others are over it."""
+    """Asserts equal values, a memsafe program within `room`, and a plain program above it."""
     got, ours = compiled(transform(safe(function)), *arguments)
     wanted, plain = compiled(transform(function), *arguments)
     assert_same(got, wanted)
@@ -93,7 +93,7 @@ def test_outside_of_jit_a_derivative_is_the_same(of: str) -> None:
 
 
 def spread(x: Array, v: Array) -> Array:
-    """Linear in the weights; a compiler keeps the pairs whose running sums it needs."""
+    """Linear in the weights; a compiler stores the pairs, because it needs their running sums."""
     return jnp.cumsum(pairs(x) * v, 1) @ x
 
 

@@ -1,4 +1,4 @@
-"""Elements taken from computed places, by pieces."""
+"""`gather` at computed indices, by pieces."""
 
 import jax
 import jax.numpy as jnp
@@ -25,7 +25,7 @@ pytestmark = pytest.mark.exhaustive
 
 
 def rows_of(array: Array, indices: Array, mode: str) -> Array:
-    """The rows at `indices`, which negative ones do not count from the end."""
+    """The rows at `indices`; negative indices do not count from the end."""
     numbers = lax.GatherDimensionNumbers(
         offset_dims=(indices.ndim - 1,), collapsed_slice_dims=(0,), start_index_map=(0,)
     )

@@ -44,7 +44,7 @@ def network(kernels: list[Array], image: Array) -> Array:
 
 
 def strided(kernels: list[Array], image: Array) -> Array:
-    """Each second convolution halves the rows; the largest of each window goes on."""
+    """Every second convolution halves the rows; a maximum of windows follows the last one."""
     for at, kernel in enumerate(kernels):
         image = jax.nn.relu(convolved(image, kernel, 1 + at % 2))
     pooled = lax.reduce_window(image, -jnp.inf, lax.max, (2, 2, 1), (2, 2, 1), "SAME")
@@ -59,7 +59,7 @@ def heat(field: Array) -> Array:
 
 
 def bounded(field: Array) -> Array:
-    """With zeros around, as shifted slices."""
+    """Steps of diffusion with zeros at the border, written as shifted slices."""
     for _ in range(3):
         inner = field[1:-1, 1:-1]
         moved = field[2:, 1:-1] + field[:-2, 1:-1] + field[1:-1, 2:] + field[1:-1, :-2]
@@ -72,7 +72,7 @@ def squared(field: Array) -> Array:
 
 
 def padded(kernels: list[Array], image: Array) -> Array:
-    """The network with its padding written apart, whose derivative crops."""
+    """The network with explicit padding, whose derivative crops."""
     for kernel in kernels:
         around = jnp.pad(image, ((1, 1), (1, 1), (0, 0)))
         image = jnp.tanh(convolved(around, kernel, padding="VALID"))
@@ -80,7 +80,7 @@ def padded(kernels: list[Array], image: Array) -> Array:
 
 
 def waves(field: Array, speed: Array) -> tuple[Array, Array]:
-    """Steps that seem to fuse into one, of which XLA for CPUs keeps two values."""
+    """Steps that are predicted to fuse into one; XLA for CPUs stores two of their values."""
     for _ in range(4):
         around = jnp.pad(field, 1)
         moved = around[2:, 1:-1] + around[:-2, 1:-1] + around[1:-1, 2:] + around[1:-1, :-2]
@@ -90,8 +90,8 @@ def waves(field: Array, speed: Array) -> tuple[Array, Array]:
 
 
 KERNELS = [normal(3, 3, 2, 2).astype(np.float32) for _ in range(4)]
-"""Of singles: XLA for CPUs gives small convolutions of doubles to no library on jax 0.12, and then
-two images are all that the network keeps."""
+"""Single precision, because XLA of jax 0.12 for CPUs computes small convolutions of doubles without
+a library. With doubles, the network would keep only two images."""
 
 IMAGE = KERNELS, normal(96, 90, 2).astype(np.float32)
 VOLUME, FIELD = (normal(32, 31, 30),), (normal(128, 120),)
@@ -106,7 +106,7 @@ PROGRAMS: dict[str, tuple[Function, Any, float]] = {
     "gradient of heat": (jax.grad(heat), VOLUME, 1 / 4),
     "gradient of bounded": (jax.grad(squared), FIELD, 1 / 4),
 }
-"""A program, its arguments, and the share of its memory without its arguments that must do."""
+"""Function, arguments, and the share of the memory (without arguments) that must suffice."""
 
 SLOW = [name for name in PROGRAMS if name.startswith("gradient")]
 
@@ -128,7 +128,7 @@ def test_a_chain_of_stencils_fits_its_share(name: str) -> None:
 
 
 def tolerance_of(given: Any) -> float:
-    """Of what is computed in the precision of the arguments."""
+    """Tolerance for results that are computed in the precision of the arguments."""
     types = {each.dtype for each in jax.tree.leaves(given)}
     return 1e-9 if types == {np.dtype(np.float64)} else 1e-5
 
@@ -174,7 +174,7 @@ def test_the_control_without_halos_the_network_does_not_fit(
 
 
 def test_slices_are_as_long_as_fits_where_the_compiler_keeps_what_seemed_fused() -> None:
-    """Those of one row, each with eight around it, took 4.1 times the operations."""
+    """Slices of one row, each with eight rows around it, took 4.1 times the operations."""
     fit = Calls.asked(waves, budget_of("waves"), {}).fit(FIELD * 2, {})
     assert fit.attempts > 1
     assert 1.0 < fit.operations < 1.5
@@ -199,7 +199,7 @@ def test_what_halos_repeat_is_in_the_operations(capsys: pytest.CaptureFixture[st
 
 
 def operations_of_a_slice() -> float:
-    """What XLA counts: a loop's body once, and again what it computes in several readers."""
+    """XLA's count of operations: a loop's body once, a value in each reader that computes it."""
     safe = memsafe(jax.grad(heat), tensor_size_threshold="16kB", tensor_split_size="32kB")
     return float(safe.lower(*VOLUME).compile().cost_analysis()["flops"])
 

@@ -220,7 +220,7 @@ def test_whole_numbers_beyond_an_end_are_filled() -> None:
 
 
 def tallest(image: Array, kernel: Array) -> Array:
-    """Features that are sorted: neither images nor features can be sliced."""
+    """Sorts the features of an image: neither images nor features can be sliced."""
     numbers = ("NHWC", "HWIO", "NHWC")
     features = lax.conv_general_dilated(image, kernel, (1, 1), "SAME", dimension_numbers=numbers)
     return jnp.sum(jnp.sin(jnp.sort(features, axis=-1)) * jnp.arange(32.0))

@@ -1,4 +1,4 @@
-"""memsafe is installed for itself: it imports jax, and nothing of Assay."""
+"""memsafe can be installed without Assay: it imports only jax, numpy and the standard library."""
 
 import ast
 import sys
@@ -15,7 +15,7 @@ MODULES = sorted(ROOT.rglob("*.py"))
 
 
 def packages(source: str) -> Iterator[str]:
-    """The top-level packages that a module imports, anywhere within."""
+    """Top-level packages that a module imports, also inside its functions."""
     for node in ast.walk(ast.parse(source)):
         if isinstance(node, ast.Import):
             yield from (alias.name.split(".")[0] for alias in node.names)

@@ -1,4 +1,4 @@
-"""The budget counts what libraries of a CPU hold, which XLA's compiler does not report."""
+"""The budget counts the memory of a CPU's libraries, which XLA's compiler does not report."""
 
 import re
 import subprocess
@@ -23,7 +23,7 @@ MIB = 2**20
 ROWS = jnp.asarray(np.random.default_rng(0).standard_normal((4096, 64), np.float32))
 SCORES = 4 * 4096 * 4096
 ROOM = 32 * MIB
-"""Half of the scores."""
+"""Bytes: half of the scores."""
 
 
 def attention(x: Array) -> Array:
@@ -147,6 +147,6 @@ def test_a_process_takes_no_more_than_what_is_counted(program: str) -> None:
     )
     temporary, most, taken = map(int, re.findall(r"-?\d+", ended.stdout))
     assert temporary < 8 * MIB
-    assert taken < most + 32 * MIB  # Blocks of products, and what the process allocates first.
+    assert taken < most + 32 * MIB  # For blocks of products and the process's first allocations.
     if program == "attention":
         assert taken > 4 * 8192**2  # The scores: the library holds them whole.

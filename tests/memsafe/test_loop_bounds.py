@@ -1,4 +1,4 @@
-"""Which loops have a bound of their steps that their program shows, and which bound it is."""
+"""Maximum number of steps of a `while`: which programs show one, and its value."""
 
 from collections.abc import Callable
 from typing import Any
@@ -18,7 +18,7 @@ LARGEST = np.int32(2**31 - 1)
 def loop(
     going: Callable[[Any], Any], start: Any = 0, by: Callable[[Any], Any] = lambda i: i + 1
 ) -> Callable[[Array, Array], Any]:
-    """A loop with a counter, of which the condition and a step are given."""
+    """A loop with a counter: `going` is its condition, and `by` its step."""
 
     def f(x: Array, n: Array) -> Any:
         first = start(n) if callable(start) else start
@@ -31,7 +31,7 @@ def loop(
 
 
 def until(end: Callable[[Array], Any], start: Any = 0) -> Callable[[Array, Array], Any]:
-    """A loop to an end that comes of a number."""
+    """A loop whose counter runs from `start` to `end(n)`."""
     return lambda x, n: lax.fori_loop(start, end(n), lambda _, x: jnp.sin(x), x)
 
 
@@ -79,7 +79,7 @@ def test_a_bound_is_seen(f: Callable[[Array, Array], Any], steps: int) -> None:
     [
         until(lambda n: n),
         until(lambda n: jnp.maximum(n, 100)),
-        until(lambda n: jnp.minimum(n, 100) - 1),  # Of the least integer, it is the largest.
+        until(lambda n: jnp.minimum(n, 100) - 1),  # The least integer minus 1 is the largest.
         loop(lambda i: i < 50, lambda n: n),
         loop(lambda i: (i < 50) | (i % 7 < 6)),
         loop(lambda i: ~(i < 50)),
@@ -88,7 +88,7 @@ def test_a_bound_is_seen(f: Callable[[Array, Array], Any], steps: int) -> None:
         loop(lambda i: i < 50, by=lambda i: i - 1),
         loop(lambda i: i < 50, by=lambda i: i),
         loop(lambda i: i > 0, 7),
-        loop(lambda i: i <= LARGEST, LARGEST - 9),  # Always: it starts again at the least.
+        loop(lambda i: i <= LARGEST, LARGEST - 9),  # Always true: the counter wraps around.
         loop(lambda i: i < LARGEST, LARGEST - 9, lambda i: i + 2),
         loop(lambda i: i < i + 1),
         loop(lambda i: jnp.sin(i) < 50),
@@ -135,7 +135,7 @@ def wrapped(number: int) -> int:
 
 @pytest.mark.parametrize("seed", range(8))
 def test_a_bound_of_small_integers_is_the_number_of_their_steps(seed: int) -> None:
-    """A counter that starts again at the other end of its type has none."""
+    """A counter that wraps around has no bound."""
     generator = np.random.default_rng(seed)
     compare: dict[Any, Callable[[int, int], bool]] = {
         lax.lt: lambda i, end: i < end,

@@ -1,4 +1,4 @@
-"""What the loops of a slice keep for its gradient is computed again, where that fits."""
+"""Values that loops in a slice keep for its gradient are computed again, if they do not fit."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -28,7 +28,7 @@ LAYERS, BATCH, LENGTH, WIDTH = 8, 8, 256, 32
 
 @jax.grad
 def gradient(weights: tuple[Array, Array], x: Array) -> Array:
-    """Layers as a scan. Means over a sequence leave only the batch to slice."""
+    """Layers as a scan. Because of the means over the sequence, only the batch can be sliced."""
 
     def layer(x: Array, weights: tuple[Array, Array]) -> tuple[Array, None]:
         up, down = weights
@@ -46,7 +46,7 @@ def given(batch: int = BATCH) -> tuple[tuple[Array, Array], Array]:
 
 
 def budget(share: float) -> int:
-    """The arguments, the results, and a share of the rest."""
+    """Bytes of the arguments, the results, and a share of the rest."""
     own = sum(leaf.nbytes for leaf in jax.tree.leaves((given(), given()[0])))
     return int(own + share * (peak_bytes(gradient, *given()) - own))
 
@@ -140,7 +140,7 @@ def test_a_step_that_fits_is_not_improved_at_length(
     improved: list[int] = []
 
     def improve(planner: Planner, _: Any, plan: Plan, *_rest: Any) -> Plan:
-        improved.append(planner.depth)  # Steps of steps, which are a level lower, may not fit.
+        improved.append(planner.depth)  # Steps inside a step have a lower depth, and may not fit.
         return plan
 
     monkeypatch.setattr(Planner, "_improved", improve)
@@ -174,7 +174,7 @@ def test_a_rewrite_is_done_once_of_a_program(monkeypatch: pytest.MonkeyPatch) ->
 def test_a_single_slice_is_the_program_itself_which_no_compiler_merges_with_others(
     slice_bytes: float, products: int
 ) -> None:
-    """Slices need the kernel along its rows and along its columns: the second of three products."""
+    """Slices compute the kernel by rows and again by columns: three products instead of two."""
 
     def f(x: Array) -> Array:
         kernel = jnp.exp(-(x @ x.T))

@@ -1,4 +1,4 @@
-"""What is compiled only to tell its memory is not optimised, and tells the same."""
+"""A program compiled only to measure its memory is not optimised, and needs the same memory."""
 
 from collections.abc import Callable
 from typing import Any
@@ -62,7 +62,7 @@ def test_the_control_a_compiler_without_a_library_tells_another_memory(
 
 @pytest.fixture
 def optimised(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
-    """Of each program that is compiled, whether it is optimised."""
+    """Whether each compiled program is optimised, in the order of compilation."""
     found: list[bool] = []
     compiled = jax.stages.Lowered.compile
 

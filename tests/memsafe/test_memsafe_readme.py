@@ -1,4 +1,4 @@
-"""The first example of memsafe's README does what the README prints, without Assay."""
+"""The first example of memsafe's README prints what the README shows, without Assay installed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""memsafe moves what loops keep to the host, where that takes no longer than the user allows."""
+"""memsafe moves values that loops keep to the host, if that takes no longer than allowed."""
 
 import pickle
 import re
@@ -19,7 +19,7 @@ from tests.hlo.compilers import installed
 STEPS, ROWS, WIDTH = 64, 2**14, 1024
 SHAPES = ((STEPS, 8, WIDTH), (ROWS, WIDTH))
 BUDGET = 650 * 10**6
-"""Arguments, results and 8 rows of a step: less than 3 ∛64 of them."""
+"""Bytes of arguments, results and about 8 rows: fewer than the 3 ∛64 of two levels of segments."""
 
 STACK_BYTES = 4 * STEPS * ROWS * WIDTH
 
@@ -32,7 +32,7 @@ pytestmark = [
 def layers(weights: Array, x: Array) -> Array:
     """Steps of few operations, whose rows take longer to move than to compute.
 
-    Each mixes all rows and all columns, so that no loop over slices can stand around it.
+    Each step mixes all rows and all columns, so no loop over slices can contain the scan.
     """
 
     def step(x: Array, weight: Array) -> tuple[Array, None]:

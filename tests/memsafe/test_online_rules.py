@@ -1,4 +1,4 @@
-"""A maximum with the sum of exponentials under it: pieces are merged whatever each holds."""
+"""A maximum and its sum of exponentials, merged from pieces, also with infinities and NaN."""
 
 from typing import Any
 
@@ -135,7 +135,7 @@ def test_a_batch_is_one_more_kept_dimension(dim: int) -> None:
 
 
 def test_exponentials_of_half_precision_add_up_in_single_precision() -> None:
-    """In float16, 2048 and 1 add to 2048: adding ones one by one ends there."""
+    """In float16, 2048 + 1 is 2048, so a sum of ones, added one by one, stops there."""
     zeros = jnp.zeros(4096, jnp.float16)
     equation = last_equation(lambda x: together(x, (0,)), zeros).equation
     (factor,) = online.RULES[MAX_AND_SUMEXP.name].factors(equation)

@@ -25,7 +25,7 @@ from tests.memsafe.rewrites.reading import names, program, same_bits
 pytestmark = pytest.mark.exhaustive
 
 STATE = np.array([1, 2, 2**32 - 3, 7], np.uint32)
-"""Whose counter soon carries into its upper word."""
+"""A state whose counter soon carries into its upper word."""
 
 KINDS = ["uint8", "uint16", "uint32", "uint64"]
 
@@ -71,7 +71,7 @@ def test_any_piece_of_a_draw_is_the_bits_of_the_whole(data: st.DataObject) -> No
 
 
 def test_a_piece_beyond_32_bits_of_elements_is_counted() -> None:
-    """Row 3 million of 3 million elements each begins at a counter of 42 bits."""
+    """The last of 3 million rows of 3 million elements begins at a counter of 42 bits."""
     row, size = 2_999_999, 3_000_000
     draw = equation((size, size), "uint32")
     (factor,) = factors_of(draw)
@@ -145,7 +145,7 @@ GIVEN = (jax.ShapeDtypeStruct((4,), np.uint32), jax.ShapeDtypeStruct((8_000,), n
 
 @pytest.mark.parametrize("target", installed("gpu-h100"))
 def test_a_gpu_draws_by_the_same_philox(target: str) -> None:
-    """Its compiler leaves no draw to the device, and multiplies by Philox's constants."""
+    """The compiled module has no draw of the device, and multiplies by Philox's constants."""
     device = resolve(target).devices()[0]
     module = memsafe(noisy_of, "40MB", device=device).lower(*GIVEN).compile().as_text()
     assert "rng-bit-generator(" not in module

@@ -1,4 +1,4 @@
-"""memsafe on random programs: equal values within the budget, or a refusal that is one."""
+"""memsafe on random programs: equal values within the budget, or a consistent BudgetError."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -18,7 +18,7 @@ from tests.memsafe.random_programs import Outcome, Program, differences, outcome
 pytestmark = pytest.mark.exhaustive
 
 EXAMPLES = 12
-"""Few: ``python -m benchmarks.memsafe_programs`` is what looks for rare faults."""
+"""Few, because ``python -m benchmarks.memsafe_programs`` looks for rare faults."""
 
 
 def test_random_programs_keep_their_values_and_their_budgets() -> None:
@@ -49,7 +49,7 @@ ATTENTION = Program(
     mode="plain",
     share=0.5,
 )
-"""It is split where slices do not divide it, and it decides by positions and by values."""
+"""It is split into slices that do not divide it, and decides by positions and by values."""
 
 
 SORTED_AND_MADE_AGAIN = Program(
@@ -65,7 +65,7 @@ SORTED_AND_MADE_AGAIN = Program(
     mode="gradient",
     share=0.8,
 )
-"""Of what several loops make of one equation, one result alone would be worth keeping."""
+"""Several loops compute one equation's results; only one result would be worth keeping."""
 
 
 def test_of_an_equation_all_results_are_kept_or_none() -> None:
@@ -79,7 +79,7 @@ MADE_AGAIN_BY_XLA = Program(
     mode="gradient",
     share=0.48,
 )
-"""It ends with a maximum whose operand plain jit makes in several fusions of jax 0.10 and 0.12."""
+"""Ends with a maximum whose operand plain jit of jax 0.10 and 0.12 computes in several fusions."""
 
 
 CHOSEN_AND_MADE_AGAIN = Program(
@@ -99,9 +99,9 @@ CHAOTIC = Program(
     mode="plain",
     share=0.8,
 )
-"""Each of 36 steps adds the cosine of a product of 508 numbers: what rounding changes grows.
+"""Each of 36 steps adds the cosine of a product of 508 numbers, so rounding errors grow.
 
-The smallest values of its last state are a result, and so is a mean that has no part in the steps.
+Its results are the smallest values of its last state, and a mean that is independent of the steps.
 """
 
 
@@ -112,7 +112,7 @@ STENCILS = Program(
     mode="plain",
     share=0.2,
 )
-"""It is split with halos."""
+"""A program that is split with halos."""
 
 
 def unmasked(operand: Array, *_: Any) -> Array:

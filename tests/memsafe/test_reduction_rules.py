@@ -1,4 +1,4 @@
-"""Reductions: dimensions that are kept apart, and reduced ones merged by the same operation."""
+"""Reductions in pieces of kept dimensions, or of reduced ones, merged by the same operation."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -46,7 +46,7 @@ def named(value: Any) -> str:
 
 
 def drawn(dtype: Any) -> Array:
-    """All below zero where the type has a below, so that a zero taken for neutral shows."""
+    """Negative numbers if the type has any, so that a zero in place of a neutral element fails."""
     values = np.random.default_rng(0).integers(1, 4, (3, 6))
     if jnp.issubdtype(dtype, jnp.unsignedinteger) or dtype == jnp.bool_:
         return jnp.asarray(values % 2 if dtype == jnp.bool_ else values).astype(dtype)
@@ -141,7 +141,7 @@ def test_pieces_of_any_reduction_give_the_whole(
 
 
 def test_pieces_of_half_precision_add_up_in_single_precision() -> None:
-    """In float16, 2048 and 1 add to 2048: adding ones one by one ends there."""
+    """In float16, 2048 + 1 is 2048, so a sum of ones, added one by one, stops there."""
     ones = jnp.ones(4096, jnp.float16)
     equation = last_equation(lambda x: lax.reduce_sum(x, (0,)), ones).equation
     (factor,) = reductions.RULES["reduce_sum"].factors(equation)

@@ -1,4 +1,4 @@
-"""Results are exact where they can be, as good as the compiler's, or refused with a reason."""
+"""Integers are exact, sums are as accurate as the compiler's, and refusals give a reason."""
 
 from pathlib import Path
 from typing import Any

@@ -1,4 +1,4 @@
-"""The table of all rules: one rule a primitive, none for what has effects."""
+"""The table of all rules: one rule for each primitive, none for equations with effects."""
 
 import jax.numpy as jnp
 from jax import lax

@@ -1,4 +1,4 @@
-"""Elements put to computed places and added there, by pieces."""
+"""Elements written or added at computed places, by pieces."""
 
 from collections.abc import Callable
 
@@ -31,7 +31,7 @@ pytestmark = pytest.mark.exhaustive
 def with_rows(
     put: Callable[..., Array], array: Array, indices: Array, rows: Array, mode: str
 ) -> Array:
-    """`array` with `rows` put at `indices`, which negative ones do not count from the end."""
+    """`array` with `rows` put at `indices`; negative indices do not count from the end."""
     numbers = lax.ScatterDimensionNumbers(
         update_window_dims=(indices.ndim - 1,),
         inserted_window_dims=(0,),

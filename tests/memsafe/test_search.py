@@ -1,4 +1,4 @@
-"""What is tried first, and what is not tried, where a program does not fit."""
+"""Which plans are tried first, and which are not tried, if a program does not fit."""
 
 from collections.abc import Callable, Sequence
 from contextlib import suppress
@@ -29,7 +29,7 @@ WIDTH, LAYERS, BATCH = 16, 8, 2**16
 
 @jax.grad
 def gradient(weights: list[Array], x: Array) -> Array:
-    """Layers, which slices of the batch compute without computing anything again."""
+    """Gradient of layers, which slices of the batch compute without recomputation."""
     for weight in weights:
         x = jnp.tanh(x @ weight)
     return jnp.mean(x**2)
@@ -65,7 +65,7 @@ def test_whole_values_come_first_where_slices_are_slower(
 
 @jax.grad
 def in_steps(weight: Array, x: Array) -> Array:
-    """Of a scan, each slice of the batch runs all steps."""
+    """Gradient of a scan. Each slice of the batch runs all steps."""
     return jnp.mean(jax.lax.scan(lambda x, _: (jnp.tanh(x @ weight), None), x, length=64)[0] ** 2)
 
 
@@ -85,7 +85,7 @@ def test_each_step_of_a_scan_in_slices_takes_time(
 
 
 def compilations(call: Callable[[], Any], monkeypatch: pytest.MonkeyPatch) -> int:
-    """How often a program is compiled until it fits or is refused."""
+    """Number of compilations until a program fits or is refused."""
     count = 0
     measured = fit.measured
 
@@ -142,7 +142,7 @@ def test_of_a_long_programs_slow_plan_the_time_is_told(
 
 
 def fit_of(predicted: float, needed: float, libraries: int = 0) -> search.Fit:
-    """What stands for a plan without arguments, compiled; results take 100 bytes of it."""
+    """A substitute for a compiled plan without arguments, in which results take 100 bytes."""
     result = Measured(
         nbytes=needed + libraries,
         argument_bytes=0,
@@ -196,7 +196,7 @@ def test_the_next_target_is_what_should_fill_the_room() -> None:
 
 
 def tried(*ways: Rewritten, libraries: int = 0, elapsed: Sequence[float] = (1.0, 1.0)) -> int:
-    """How many ways are compiled that are predicted to need 1 byte of 5, and need 10."""
+    """Number of `ways` compiled, if each is predicted to need 1 byte of 5, and needs 10."""
     wrong = Measured(
         nbytes=10.0,
         argument_bytes=0,
@@ -255,7 +255,7 @@ def test_no_plan_is_compiled_twice() -> None:
     plans = [planner.plan(each.program, nbytes) for each in (SINE, COSINE) for nbytes in (9e9, 1e9)]
     found = [looked._compiled(SINE, plan, compiled) for plan in (*plans, plans[0])]
     assert [fit.result for fit in found] == [1, 1, 2, 2, 1]
-    assert compiled == [found[2], found[0]]  # The last one asked for is the last.
+    assert compiled == [found[2], found[0]]  # The plan asked for last comes last.
 
 
 COUNT = 1024
@@ -267,7 +267,7 @@ UNFUSED: dict[str, Callable[[Array], Array]] = {
     "a maximum": lambda x: jnp.where(x[:, None] > x, x[:, None] * x, 0.0).max(),
     "rows of two": lambda x: jnp.sin(jnp.stack([x, 2 * x])[:, :, None] * x).sum(2),
 }
-"""Pairs that XLA for CPUs holds whole, for the library that sums them does not compute them."""
+"""Pairs that XLA for CPUs stores, because the library that reduces them does not compute them."""
 
 
 @pytest.mark.parametrize("function", UNFUSED.values(), ids=UNFUSED)
@@ -295,7 +295,7 @@ def test_the_control_as_if_it_were_fused_no_plan_fits(monkeypatch: pytest.Monkey
 
 @jax.grad
 def transported(x: Array, y: Array) -> Array:
-    """The costs of a transport plan between points, after five steps of Sinkhorn."""
+    """Gradient of the cost of transport between points, after five steps of Sinkhorn."""
     costs = jnp.sum((x[:, None] - y[None]) ** 2, -1)
 
     def step(carried: tuple[Array, Array], _: None) -> tuple[tuple[Array, Array], None]:
@@ -309,7 +309,7 @@ def transported(x: Array, y: Array) -> Array:
 
 @pytest.mark.parametrize("share", [1 / 2, nightly(1 / 3), nightly(1 / 4)])
 def test_what_fits_a_smaller_budget_is_found_for_a_larger_one(share: float) -> None:
-    """On a CPU, libraries hold most of its memory, which is not in any prediction."""
+    """On a CPU, libraries hold most of its memory, and no prediction includes that."""
     with jax.enable_x64(new_val=False):
         given = jnp.float32(points(200)), jnp.float32(points(216))
         floor = sum(each.nbytes for each in given)

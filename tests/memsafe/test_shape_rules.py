@@ -150,7 +150,7 @@ SIZES = st.lists(st.integers(1, 6), min_size=0, max_size=3)
 
 @st.composite
 def factorings(draw: st.DrawFn) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """Two shapes of as many elements."""
+    """Two shapes with the same number of elements."""
     primes = draw(st.lists(st.sampled_from((1, 2, 2, 3)), max_size=5))
     return tuple(_grouped(draw, primes)), tuple(_grouped(draw, draw(st.permutations(primes))))
 
@@ -175,7 +175,7 @@ def test_pieces_of_any_reshape_give_the_whole(
 
 
 def _contiguous(before: tuple[int, ...], after: tuple[int, ...]) -> list[Any]:
-    """By trying every pair of axes: those of whose pieces the elements are the same, the finest."""
+    """Pairs of axes whose pieces hold the same elements, each with the most pieces; by trial."""
     finest: dict[tuple[int, int], tuple[Any, int]] = {}
     where = [np.arange(math.prod(shape)).reshape(shape) for shape in (before, after)]
     for one, other in itertools.product(range(len(before)), range(len(after))):

@@ -1,4 +1,4 @@
-"""What lies on several devices counts once for each device, whichever dimensions share them."""
+"""How values lie over devices: each device counts once, whichever dimensions lie over it."""
 
 from collections.abc import Callable
 from functools import partial
@@ -38,7 +38,7 @@ def along(*axes: Any) -> NamedSharding:
 
 
 def result_of(*places: NamedSharding) -> tuple[tuple[Part, ...], int]:
-    """How the differences lie, and the bytes of them on one device."""
+    """How the result of `differences` lies, and its bytes on one device."""
     closed = program()
     parts = tuple(
         input_parts(place, value.aval.shape)
@@ -79,7 +79,7 @@ def test_loops_run_over_the_side_that_is_gathered() -> None:
 
 
 def made_whole(function: Callable[..., Any], *axes: str | None) -> list[tuple[int, ...]]:
-    """The shapes of what is made whole on every device first."""
+    """Shapes of the values that `gathered` makes whole on every device first."""
     after = gathered(program(function), [along(axis) for axis in axes])
     equations = [each for each in after.jaxpr.eqns if each.primitive.name == "sharding_constraint"]
     return [each.outvars[0].aval.shape for each in equations]
@@ -111,7 +111,7 @@ def test_what_a_scan_carries_lies_as_its_body_leaves_it_and_stacks_in_rows() -> 
     asked = {"is_asked": True}
     assert graph.divided[carried] == (Part(0, 2, ("a",), **asked), Part(1, 4, ("b",), **asked))
     assert graph.divided[stacked] == (Part(1, 2, ("a",), **asked), Part(2, 4, ("b",), **asked))
-    assert (graph.size[carried], graph.size[stacked]) == (WHOLE // 8, 0)  # The host's is none.
+    assert (graph.size[carried], graph.size[stacked]) == (WHOLE // 8, 0)  # Host memory counts 0.
 
 
 def layer(x: Array, weights: Array, *, asked: bool) -> Array:
@@ -120,7 +120,7 @@ def layer(x: Array, weights: Array, *, asked: bool) -> Array:
 
 
 def divided_by(*, asked: bool) -> tuple[Part, ...]:
-    """How a layer's result lies, of few rows and many weights along the same devices."""
+    """How a layer's result lies, if few rows and many weights lie over the same devices."""
     shapes = (jax.ShapeDtypeStruct(shape, np.float32) for shape in ((ROWS, 4), (4, 8 * ROWS)))
     closed = jax.make_jaxpr(partial(layer, asked=asked))(*shapes)
     places = ((Part(0, 4, ("b",)),), (Part(1, 4, ("b",)),))
@@ -165,7 +165,7 @@ SUMS = {
         (),
     ),
 }
-"""Sums of what lies over devices: their function, shapes, places, and how the result lies."""
+"""Sums of values that lie over devices: function, shapes, places, and how the result lies."""
 
 
 @pytest.mark.parametrize(("function", "shapes", "places", "parts"), SUMS.values(), ids=SUMS)
@@ -219,7 +219,7 @@ def test_arguments_and_results_count_as_on_one_device() -> None:
 
 
 def totals(x: Array, moments: Array) -> Array:
-    """What is added up from zeros that are made before the loop, and read by divided moments."""
+    """A sum of rows, from values that are made before the loop; divided moments are added to it."""
     start = jnp.broadcast_to(x.sum(), moments.shape), 0.0
     (slopes, last), _ = jax.lax.scan(lambda total, row: ((total[0] + row, row[0]), None), start, x)
     return 0.9 * moments + slopes + last
@@ -245,7 +245,7 @@ def test_a_slice_over_devices_has_as_many_rows_of_each() -> None:
 
 
 def looped(places: tuple[tuple[Part, ...], ...], *, across: bool) -> list[tuple[int, int]]:
-    """The factors of a product of a batch and weights: how many indices, on how many devices."""
+    """Number of indices and of devices of each factor of a product of a batch and weights."""
     shapes = [jax.ShapeDtypeStruct(size, np.float32) for size in ((ROWS, 4), (4, 6))]
     closed = jax.make_jaxpr(lambda x, weights: x @ weights)(*shapes)
     (factors,) = Graph(closed, places, across=across).factors
@@ -286,7 +286,7 @@ def test_what_is_padded_between_elements_is_cropped_afterwards(
 
     written = program(padded)
     again = padded_first(written)
-    assert "(-1, 2, 0)" in str(again)  # That alone is left.
+    assert "(-1, 2, 0)" in str(again)  # Only this pad is left.
     assert str(config) in str(written)
     assert str(config) not in str(again)
     x, y = jnp.arange(1.0, ROWS + 1), jnp.arange(1.0, COLUMNS + 1)

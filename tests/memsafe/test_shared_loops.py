@@ -1,4 +1,4 @@
-"""Loops are shared between uses of a value, unless what lies between is only more to compile."""
+"""Uses of a value share a loop, unless that saves little and adds many equations to the loop."""
 
 from dataclasses import replace
 
@@ -22,7 +22,7 @@ ANY_LENGTH = replace(CPU, multiple=1)
 
 
 def two_uses(x: Array, weights: Array, elsewhere: int) -> Array:
-    """Pairs of points used twice, the second time after many steps on little; and other work."""
+    """Uses pairs of points twice, with many steps on small values between, and does other work."""
     near = pairs(x)
     row = near.sum(1)
     for _ in range(BETWEEN):
@@ -38,7 +38,7 @@ def loops(elsewhere: int) -> tuple[Plan, list[Loop]]:
 
     x, weights = jax.ShapeDtypeStruct((COUNT, 3), float), jax.ShapeDtypeStruct((512, 512), float)
     closed = flattened(jax.make_jaxpr(f)(x, weights))
-    room = 5 * COUNT**2  # of the eight bytes of a pair
+    room = 5 * COUNT**2  # A pair takes 8 bytes.
     plan = Planner(slice_bytes=room / 4, model=ANY_LENGTH).plan(closed, room)
     assert plan.predicted <= room
     return plan, [step for step in plan.steps if isinstance(step, Loop)]
@@ -59,7 +59,7 @@ def test_a_loop_takes_in_no_steps_to_save_little() -> None:
 
 
 def crossed(x: Array, y: Array, z: Array) -> tuple[Array, ...]:
-    """Two tables of pairs. The sums of each wait for sums of the other, or for another value."""
+    """Sums of two tables of pairs, which wait for sums of the other table or for a sine."""
     one, other = pairs(x), pairs(y)
     first = one.sum(1)
     between = other.sum(1)
@@ -99,7 +99,7 @@ def test_what_is_much_work_is_kept_rather_than_what_is_little() -> None:
     closed = flattened(jax.make_jaxpr(f)(lower, x))
     matrix = 4 * 256 * 8192
     plan = Planner(slice_bytes=matrix / 32, model=ANY_LENGTH).plan(closed, 1.3 * matrix)
-    assert plan.predicted <= 1.3 * matrix  # The solution and both truth values take 1.5.
+    assert plan.predicted <= 1.3 * matrix  # The solution and both masks take 1.5 matrices.
     assert plan.work <= 1.1 * plan.graph.costs.work
 
 
@@ -119,7 +119,7 @@ def test_a_constant_mask_is_no_reason_to_share_a_loop(*, is_constant: bool) -> N
 
 
 def nested(least: float) -> list[Loop]:
-    """All loops of the plan of two heads of attention and their gradient, in little room."""
+    """All loops of a plan, in little room, for the gradient of attention with two heads."""
 
     def loss(x: Array) -> Array:
         q = x.reshape(256, 2, 16).swapaxes(0, 1)
@@ -134,7 +134,7 @@ def nested(least: float) -> list[Loop]:
 
 
 ROOM = 30_000.0
-"""For arrays of 32 kB, more than one of which is alive."""
+"""Bytes: less than one array of 32 kB, while more than one is alive."""
 
 
 def finest(least: float) -> float:
@@ -143,7 +143,7 @@ def finest(least: float) -> float:
 
 
 def test_slices_of_loops_in_loops_fill_a_256th_of_the_budget() -> None:
-    assert finest(0.0) > ROOM / 256 / 2  # Half of it, for slices of whole indices.
+    assert finest(0.0) > ROOM / 256 / 2  # Half of it, because slices have whole indices.
 
 
 def test_slices_of_loops_in_loops_were_of_8_bytes_without() -> None:

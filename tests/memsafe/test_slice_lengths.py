@@ -1,4 +1,4 @@
-"""Slices are as long as fits, also where the memory model is no straight line."""
+"""Slices are as long as fits, also if predicted memory is not linear in their length."""
 
 import math
 from collections.abc import Callable, Iterator
@@ -27,7 +27,7 @@ def discrepancy(x: Array, y: Array) -> Array:
 
 @pytest.mark.parametrize("budget", [10e6, 5e6, 2e6, 1e6, 3e5])
 def test_a_plan_fits_where_two_indices_seem_to_take_less_than_one(budget: float) -> None:
-    """Of one index other values seem fused than of two, and those take more."""
+    """A slice of one index has other values fused than a slice of two, and seems to take more."""
     points = jax.ShapeDtypeStruct((800, 6), jnp.float32)
     plan = planned(jax.grad(discrepancy, (0, 1)), points, points, budget=budget)
     assert plan.predicted <= budget
@@ -41,7 +41,7 @@ REGRESSION = tuple(
 
 @pytest.mark.parametrize("budget", [20.5e6, 16e6, 10e6])
 def test_a_solve_is_kept_where_what_is_made_of_it_fits_in_shorter_slices(budget: float) -> None:
-    """Of two indices no more seems alive than of one, of all of them twice what is left."""
+    """Two indices seem to need no more memory than one; all indices need twice what is left."""
     plan = planned(jax.grad(projected, (0, 1)), *REGRESSION, budget=budget)
     assert plan.predicted <= budget
     assert not plan.is_plain
@@ -49,7 +49,7 @@ def test_a_solve_is_kept_where_what_is_made_of_it_fits_in_shorter_slices(budget:
 
 
 def test_a_solve_is_made_twice_rather_than_called_often(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Kept, it would leave room for short slices only; each of them calls a solve."""
+    """If the solve is kept, only short slices fit, and each slice calls a solve."""
     plan = planned(jax.grad(projected, (0, 1)), *REGRESSION, budget=5e6)
     monkeypatch.setattr("memsafe.region_costs.SOLVE_CALL", 0.0)
     kept = planned(jax.grad(projected, (0, 1)), *REGRESSION, budget=5e6)
@@ -59,7 +59,7 @@ def test_a_solve_is_made_twice_rather_than_called_often(monkeypatch: pytest.Monk
 
 @jax.grad
 def encoder(layers: list[list[Array]], x: Array) -> Array:
-    """Attention in 8 heads, normalised after each part, with a feed-forward part."""
+    """Gradient of attention in 8 heads and a feed-forward part, normalised after each part."""
 
     def normal(x: Array) -> Array:
         x = x - x.mean(-1, keepdims=True)
@@ -77,7 +77,7 @@ def encoder(layers: list[list[Array]], x: Array) -> Array:
 def test_more_room_in_a_loop_over_heads_is_not_more_work(
     monkeypatch: pytest.MonkeyPatch, soft: float | None
 ) -> None:
-    """A step in slices of 1 GB does less than one in slices of all that is left of 30 GB."""
+    """A step in slices of 1 GB does less work than in slices of all that is left of 30 GB."""
 
     def weight(*shape: int) -> jax.ShapeDtypeStruct:
         return jax.ShapeDtypeStruct(shape, jnp.float32)
@@ -92,7 +92,7 @@ def test_more_room_in_a_loop_over_heads_is_not_more_work(
 
 
 def projected(inducing: Array, scale: Array, data: Array) -> Array:
-    """What the inducing points hold of the data's kernel, as a sparse Gaussian process asks."""
+    """Terms of a sparse Gaussian process: the data's kernel, projected on the inducing points."""
 
     def kernel(x: Array, y: Array) -> Array:
         x, y = x / scale, y / scale
@@ -121,13 +121,13 @@ def test_a_slice_of_one_index_is_summed_without_its_dimension(
 
 
 def norms_of_pairs(x: Array, y: Array) -> Array:
-    """Of each point, the sum of its kernel with others times what they hold."""
+    """For each point, the sum over all points of the kernel times their `y`."""
     kernel = jnp.exp(x @ x.swapaxes(1, 2))
     return jnp.sum(kernel * y, 1)
 
 
 def kept_of_one_index(plan: Plan, *arguments: object) -> list[bool]:
-    """Of each sum of a planned program, whether it keeps a dimension of one index."""
+    """Whether each sum of a planned program keeps a dimension of one index."""
 
     def inside(jaxpr: Any) -> Iterator[bool]:
         for equation in jaxpr.eqns:

@@ -1,4 +1,4 @@
-"""A memsafe function is dispatched, lowered and traced as one of `jax.jit` is."""
+"""A memsafe function is dispatched, lowered and traced like a function of `jax.jit`."""
 
 import contextlib
 import copy
@@ -136,7 +136,7 @@ def test_a_call_takes_at_most_1_3_times_that_of_jit() -> None:
     calls = [lambda: within(tree), lambda: plain(tree)]
     for call in calls:
         call()
-    # Many short rounds: some of each are free of what else the machine does.
+    # Many short rounds, so that other work on the machine does not slow all of them.
     rounds = [[seconds_of(call) for call in calls] for _ in range(150)]
     ours, jits = (min(each) for each in zip(*rounds, strict=True))
     assert ours <= 1.3 * jits
@@ -210,7 +210,7 @@ def test_it_is_pickled_without_its_plans(way: Any) -> None:
 
 
 REPOSITORY = Path(__file__).parents[2]
-"""The modules of these tests are found from there."""
+"""Folder from which Python finds the modules of these tests."""
 
 _LOADED = """
 import pathlib, sys
@@ -307,7 +307,7 @@ def test_no_tracer_leaks_between_a_maximum_and_its_sum() -> None:
 
 @jax.grad
 def in_steps(x: Array) -> Array:
-    """What its steps keep is computed again, in segments that hold values while they are traced."""
+    """Gradient of a scan, recomputed in segments that hold values while they are traced."""
     wide = jnp.tile(x, (1, 100))
     return jnp.sum(jax.lax.scan(lambda c, _: (jnp.tanh(c), None), wide, None, 30)[0])
 

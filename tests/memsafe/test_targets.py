@@ -1,4 +1,4 @@
-"""What the next plan is made for, by what those before it needed."""
+"""The target of the next plan, by the memory that earlier plans needed."""
 
 from dataclasses import replace
 
@@ -11,7 +11,7 @@ from memsafe.targets import Targets, narrowed
 
 
 def needing(nbytes: float, *, is_refused: bool = False) -> Measured:
-    """What stands for a compiled program without arguments."""
+    """A substitute for a compiled program without arguments."""
     lowered = None if is_refused else jax.jit(jnp.sin).lower(1.0)
     return Measured(nbytes=nbytes, argument_bytes=0, temp_bytes=nbytes, lowered=lowered)
 

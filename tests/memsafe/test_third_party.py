@@ -1,4 +1,4 @@
-"""Code that knows nothing of memsafe, passed to it as it is: within a quarter of its memory."""
+"""Third-party code, passed to memsafe unchanged, fits a quarter of its memory or less."""
 
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -27,21 +27,21 @@ from tests.memsafe.third_party import (
 pytestmark = pytest.mark.exhaustive
 
 DOUBLE = 1e-9
-"""What the order of sums may change in double precision, as a share of the largest value."""
+"""Maximum error from the order of sums in doubles, as a share of the largest value."""
 
 SINGLE = 2.0**-14
-"""The same in single precision: flax takes its softmax in it, whatever the parameters' type."""
+"""Like `DOUBLE`, in single precision: flax takes softmax in it, whatever the parameters' type."""
 
 NOTHING = 5e-5
-"""A gradient so small is taken for rounding: that of a key's bias is zero.
+"""Gradients below this count as rounding: that of a key's bias is zero.
 
-Its rounding differs by up to 8e-10 between the two programs, depending on the processor's kernels
-(measured on an AMD EPYC), which is a quarter of `SINGLE * NOTHING`.
+The rounding of that gradient differs by up to 8e-10 between the two programs, depending on the
+processor's kernels (measured on an AMD EPYC). That is a quarter of `SINGLE * NOTHING`.
 """
 
 
 class Ran(NamedTuple):
-    """A program as written and within its budget: how it fits, and what both gave."""
+    """How a program fits its budget, and its results as written and within the budget."""
 
     fit: Fit
     plain: list[Array]
@@ -112,14 +112,14 @@ def within(
 
 
 def _results(measured: Measured | None, inputs: Sequence[Array]) -> list[Array]:
-    """What a compiled program gives of copies, for it may take its arguments' memory."""
+    """Results of a compiled program on copies, because it may reuse its arguments' memory."""
     assert measured is not None
     assert measured.compiled is not None
     return list(measured.compiled(*[jnp.copy(each) for each in inputs]))
 
 
 def assert_agrees(ran: Ran, tolerance: float, *, at_most: float) -> None:
-    """Holds where a split program needs a share of the memory, and computes the same."""
+    """Assert that a split program needs at most a share of the memory, and computes the same."""
     assert not ran.fit.plan.is_plain
     assert ran.fit.result.nbytes <= at_most * ran.fit.plain.nbytes
     assert difference(ran.plain, ran.safe) <= tolerance

@@ -34,12 +34,12 @@ def compiled(function: Any, *arguments: Any) -> str:
 
 
 def turns(text: str) -> list[int]:
-    """How often each loop of a compiled program runs."""
+    """Number of steps of each loop of a compiled program."""
     return [int(n) for n in re.findall(r'known_trip_count":\{"n":"(\d+)"', text)]
 
 
 def largest_bytes(text: str) -> int:
-    """Of the arrays outside fusions, those that exist; all here are of doubles."""
+    """Bytes of the largest array of doubles outside of fusions; arrays in fusions do not exist."""
     entered = re.split(r"\n(?=%\S*fused|ENTRY|%)", text)
     outside = "\n".join(each for each in entered if not each.startswith("%fused"))
     shapes = re.findall(r"= f64\[([0-9,]+)\]", outside)
@@ -61,7 +61,7 @@ def test_no_tensor_above_the_threshold_exists_and_values_are_the_same(share: int
 def test_a_threshold_that_nothing_passes_changes_nothing() -> None:
     within = memsafe.memsafe(product, tensor_size_threshold=10 * MATRIX)
     assert turns(compiled(within, points(), weights())) == []
-    # A rewrite keeps the sum over coordinates from the library that may hold its terms.
+    # A rewrite computes the sum over coordinates without the library that may hold its terms.
     in_a_library = in_libraries(product, points(), weights())
     plain = peak_bytes(product, points(), weights()) - in_a_library
     assert peak_bytes(within, points(), weights()) == plain
@@ -72,7 +72,7 @@ def test_the_split_size_says_how_many_turns_a_loop_makes(rows: int) -> None:
     def f(x: Array) -> Array:
         return jnp.cos(x[:, None] * x[None, :]) @ x
 
-    size = 1.25 * rows * MATRIX // COUNT  # A fourth for what is alive beside a slice.
+    size = 1.25 * rows * MATRIX // COUNT  # A quarter more, for values beside a slice.
     within = memsafe.memsafe(f, tensor_size_threshold=MATRIX // 2, tensor_split_size=size)
     (count,) = turns(compiled(within, weights()))
     assert count == COUNT // rows

@@ -1,4 +1,4 @@
-"""memsafe composes with what JAX does to functions, and keeps its budget within it."""
+"""memsafe composes with JAX's transforms, and keeps its budget inside them."""
 
 from collections.abc import Callable
 from typing import Any

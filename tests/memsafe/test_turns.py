@@ -1,4 +1,4 @@
-"""Convolutions on a CPU, each of which waits for the one before."""
+"""On a CPU, each convolution waits for the one before."""
 
 import contextlib
 import io
@@ -37,7 +37,7 @@ def loss(kernels: list[Array], image: Array) -> Array:
 
 
 def in_a_scan(kernels: Array, image: Array) -> Array:
-    """Of each step two convolutions that need not wait for one another."""
+    """A scan whose steps have two convolutions each, which need not wait for one another."""
 
     def step(image: Array, kernel: Array) -> tuple[Array, None]:
         return jnp.tanh(convolved(image, kernel) + convolved(image[:, ::-1], kernel)), None
@@ -63,7 +63,7 @@ PROGRAMS = {
     "gradient": (GRADIENT, (KERNELS, IMAGE), 0.4),
     "scan": (in_a_scan, (STACKED, IMAGE), 0.7),
 }
-"""A program, its arguments, and the share of its memory in which turns alone fit it."""
+"""A program, its arguments, and a share of its memory that it fits if convolutions take turns."""
 
 
 def budget_of(name: str) -> int:
@@ -111,7 +111,7 @@ def test_what_the_library_holds_is_predicted() -> None:
 def test_a_gpu_computes_them_as_they_come() -> None:
     assert graph_of(GRADIENT, KERNELS, IMAGE).takes_turns
     assert not graph_of(GRADIENT, KERNELS, IMAGE, model=GPU).takes_turns
-    assert not graph_of(convolved, IMAGE, KERNELS[0]).takes_turns  # One waits for nothing.
+    assert not graph_of(convolved, IMAGE, KERNELS[0]).takes_turns  # It has only one.
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ VOCABULARY = 256
 
 
 class Block(nnx.Module):
-    """Attention and a feed-forward part of what was normalised, each added."""
+    """Attention and a feed-forward network, each after a layer norm and with a residual sum."""
 
     def __init__(self, width: int, heads: int, rngs: nnx.Rngs) -> None:
         self.before_attention = nnx.LayerNorm(width, rngs=rngs)
@@ -56,8 +56,8 @@ def training_step(
 ) -> tuple[Callable[..., Any], tuple[Any, ...]]:
     """One step of AdamW on a `Decoder`, and its arguments: state, optimiser state, tokens."""
     graph, state = nnx.split(Decoder(layers=layers, width=32, heads=4, scanned=scanned))
-    # The first step of Adam divides a gradient by its own size: a large `eps` keeps one that is
-    # zero but for rounding (a key's bias) from becoming ±1.
+    # The first step of Adam divides a gradient by its own size. A large `eps` keeps a gradient
+    # that is only rounding (a key's bias) from becoming ±1.
     optimiser = optax.adamw(1e-3, eps=1e-2)
 
     def step(state: Any, moments: Any, tokens: Array) -> tuple[Array, Any, Any]:
@@ -81,7 +81,7 @@ def loss_by_index(hidden: Array, embedding: Array, labels: Array) -> Array:
 
 
 def loss_by_optax(hidden: Array, embedding: Array, labels: Array) -> Array:
-    """The same by optax."""
+    """The loss of `loss_by_index`, by optax."""
     losses = optax.softmax_cross_entropy_with_integer_labels(hidden @ embedding, labels)
     return losses.mean()
 

@@ -1,4 +1,4 @@
-"""What the tests of a rewrite read from a program."""
+"""Properties of a program that the tests of rewrites read."""
 
 import math
 from typing import Any
@@ -15,12 +15,12 @@ def program(function: Any, *arguments: Any) -> ClosedJaxpr:
 
 
 def normal(*shape: int) -> np.ndarray:
-    """Small normal numbers, the same for each number of dimensions."""
+    """Small normal numbers, drawn with the number of dimensions as the seed."""
     return 0.3 * np.random.default_rng(len(shape)).standard_normal(shape)
 
 
 def outputs(closed: ClosedJaxpr, *arguments: Any) -> list[np.ndarray]:
-    """Equation by equation, so that no compiler makes two programs the same."""
+    """Results, computed equation by equation, so that no compiler makes two programs equal."""
     return [np.asarray(out) for out in jaxpr_as_fun(closed)(*arguments)]
 
 
@@ -36,7 +36,7 @@ def names(closed: ClosedJaxpr) -> list[str]:
 
 
 def reshapes(closed: ClosedJaxpr) -> list[int]:
-    """The elements of every reshape."""
+    """Number of elements of each reshape or squeeze."""
     return [
         equation.outvars[0].aval.size
         for equation in closed.jaxpr.eqns
@@ -51,7 +51,7 @@ def largest(closed: ClosedJaxpr) -> tuple[int, ...]:
 
 
 def flops(closed: ClosedJaxpr) -> int:
-    """Of all products."""
+    """Floating-point operations of all products."""
     total = 0
     for equation in closed.jaxpr.eqns:
         if equation.primitive.name == "dot_general":

@@ -119,7 +119,7 @@ def assert_same(rewritten: Rewritten, function: Callable[..., Any], *arguments: 
 
 
 def is_made(closed: ClosedJaxpr, function: Callable[..., Any]) -> bool:
-    """Whether a matrix that is cut, or an array of such matrices, is anywhere made whole."""
+    """Whether an equation makes the matrix that is cut, or an array of such matrices, whole."""
     rows, columns = (N + 5, MORE + 5) if function is framed else (ALL, ALL)
     made = (out.aval.shape for equation in closed.jaxpr.eqns for out in equation.outvars)
     return any((rows, columns) in itertools.pairwise(shape) for shape in made)
@@ -184,7 +184,7 @@ def rows_alone(x: Array, y: Array) -> Array:
 
 
 def overlapping(x: Array, y: Array) -> Array:
-    """Blocks of what overlaps would be put together again: that is a copy."""
+    """The cuts overlap: their blocks would be put together again, which is a copy."""
     k = of_all(x, y)
     return jnp.sum((k[1:, 1:] - k[:-1, :-1]) ** 2)
 

@@ -1,4 +1,4 @@
-"""What no slice makes is computed apart, with the same bits; the rest can then be sliced."""
+"""Results that no slice makes are computed apart, bit for bit, so the others can be sliced."""
 
 from collections.abc import Callable
 from typing import Any
@@ -25,7 +25,7 @@ def counting(x: Array, w: Array) -> Any:
 
 
 def chosen(x: Array, w: Array) -> Any:
-    """The gradient of a branch that reads weights."""
+    """Two branches that read weights."""
     kinds = (lambda x: jnp.tanh(jnp.sin(x @ w) @ w), lambda x: jnp.cos(x @ w))
     return lax.cond(w[0, 0] > 0, *kinds, x)
 
@@ -37,7 +37,7 @@ def summing(x: Array, w: Array) -> Any:
 
 
 def sliced(closed: ClosedJaxpr) -> list[bool]:
-    """Of each loop or branch with large results, whether a slice can make all of them."""
+    """Whether slices can make all results, for each loop or branch with results as large as `X`."""
     equations = closed.jaxpr.eqns
     read = {id(v) for v in (*closed.jaxpr.outvars, *(v for e in equations for v in e.invars))}
     return [

@@ -1,4 +1,4 @@
-"""What loops keep for gradients is computed again in segments, with the same values."""
+"""Values that loops keep for gradients are computed again in segments, with equal results."""
 
 import itertools
 from collections.abc import Callable
@@ -33,7 +33,7 @@ def recurrent(weight: Array, rows: Array) -> Array:
 
 
 def layers(weights: Array, x: Array) -> Array:
-    """A gradient for each step's own weights."""
+    """A loop whose steps have their own weights, each with a gradient."""
     return jnp.mean(lax.scan(lambda x, w: (jnp.sin(x @ w), None), x, weights)[0] ** 2)
 
 
@@ -45,13 +45,13 @@ def backwards(weight: Array, rows: Array) -> Array:
 
 
 def rematerialised(weight: Array, rows: Array) -> Array:
-    """A loop that keeps its carry alone."""
+    """A loop that keeps only its carry for the gradient."""
     step = jax.checkpoint(lambda h, x: (jnp.tanh(jnp.sin(h @ weight) + x), None))
     return jnp.sum(lax.scan(step, rows[0], rows)[0] ** 2)
 
 
 def counted(weight: Array, rows: Array) -> Array:
-    """Whole numbers and choices among what is carried, and two steps at a time."""
+    """A loop that carries an integer, chooses by it, and is unrolled by two steps."""
 
     def step(carry: tuple[Array, Array], x: Array) -> tuple[tuple[Array, Array], Array]:
         h, count = carry
@@ -75,7 +75,7 @@ def branched(weight: Array, rows: Array) -> Array:
 
 
 def ended(weight: Array, rows: Array) -> Array:
-    """At most so many steps, in loops of loops as equinox makes of a bounded `while`."""
+    """A bounded number of steps, in nested loops, as equinox writes a bounded `while`."""
 
     def step(carry: tuple[Array, Array], x: Array) -> tuple[Array, Array]:
         h, count = carry
@@ -127,7 +127,7 @@ def test_a_gradient_in_segments_has_the_same_values(
     again = checkpointed_loops(written, levels)
     assert again.notes
     if function is counted or levels > 1:
-        # Compilers round in another way what they fuse: jax 0.12's, and all in segments of 1 step.
+        # Fusion changes rounding: in jax 0.12, and in all versions in segments of 1 step.
         pairs = zip(outputs(written, *given), outputs(again.program, *given), strict=True)
         for wanted, got in pairs:
             np.testing.assert_allclose(got, wanted, rtol=1e-13, atol=1e-15)
@@ -142,12 +142,12 @@ def test_segments_keep_two_roots_of_the_rows(function: Callable[..., Any]) -> No
     before = temp_bytes(written, given)
     after = temp_bytes(checkpointed_loops(written).program, given)
     saved = before - after
-    # Of each array kept by the step: 4096 rows before, 2 · 64 after.
+    # Rows of each array that the steps keep: 4096 before, 2 · 64 after.
     assert saved >= 0.9 * (4096 - 128) * row
 
 
 def damped(speeds: Array, friction: Array, field: Array) -> Array:
-    """60 steps of a wave, each of which leaves three arrays and carries two."""
+    """60 steps of a wave, each of which keeps three arrays for the gradient and carries two."""
 
     def step(fields: tuple[Array, Array], _: None) -> tuple[tuple[Array, Array], None]:
         now, before = fields
@@ -158,7 +158,7 @@ def damped(speeds: Array, friction: Array, field: Array) -> Array:
     return (lax.scan(step, (field, field), length=60)[0][0] ** 2).mean()
 
 
-@pytest.mark.exhaustive  # Half a minute.
+@pytest.mark.exhaustive  # Takes half a minute.
 def test_where_two_levels_are_refused_a_third_fits(monkeypatch: pytest.MonkeyPatch) -> None:
     given, wanted = [normal(4096) for _ in range(3)], jax.value_and_grad(damped, (0, 1, 2))
     memory = jax.jit(wanted).lower(*given).compile().memory_analysis()
@@ -179,7 +179,7 @@ def test_two_levels_keep_less_than_one() -> None:
 
 
 def integrated(weight: Array, rows: Array) -> Array:
-    """A step by Runge and Kutta, which keeps over 30 times what it carries."""
+    """Runge-Kutta steps, each of which keeps over 30 times the bytes that it carries."""
     wide = jnp.tile(weight, (1, 4))
     slope = lambda x: jnp.tanh(x @ wide) @ wide.T  # noqa: E731
 
@@ -217,7 +217,7 @@ def test_loops_keep_the_share_that_is_asked_for(share: float) -> None:
     written, given = gradient(rematerialised, 4096)
     rows = 4096 * 8 * WIDTH
     kept = temp_bytes(checkpointed_loops(written, 1, share).program, given)
-    # A third of the rows are the longest segment.
+    # The longest segment has a third of the rows.
     assert min(share, 1 / 3) - 0.1 <= kept / rows <= share + 0.05
 
 
@@ -236,7 +236,7 @@ def test_a_loop_in_a_branch_keeps_less_if_branches_are_joined(
     if not is_joined:
         monkeypatch.setattr(checkpoints, "branches_again", lambda closed: closed)
     written, given = gradient(function, 4096)
-    rows = 1024 * 8 * WIDTH  # One array, of the steps of an inner loop of `ended`.
+    rows = 1024 * 8 * WIDTH  # One array for the steps of an inner loop of `ended`.
     saved = temp_bytes(written, given) - temp_bytes(checkpointed_loops(written).program, given)
     assert (saved >= 0.5 * rows) == is_joined
 
@@ -248,7 +248,7 @@ def test_branches_without_a_loop_to_cut_are_left() -> None:
 
 
 def chosen(first: Array, second: Array, x: Array) -> Array:
-    """What one choice keeps, another one reads."""
+    """Two choices: the second one reads the value that the first one keeps."""
     kept = lax.cond(first, jnp.sin, jnp.cos, x)
     return lax.cond(second, lambda kept, x: kept * x, lambda kept, x: kept + x, kept, x)
 
@@ -296,7 +296,7 @@ def test_branches_that_draw_anew_are_left() -> None:
 
 
 def kept_by_the_caller(weight: Array, rows: Array) -> tuple[Array, Array]:
-    """What the gradient reads is a result as well."""
+    """The value that the gradient reads is a result as well."""
 
     def stacked(weight: Array) -> tuple[Array, Array]:
         last, found = lax.scan(lambda h, _: (jnp.tanh(h @ weight),) * 2, rows[0], rows)

@@ -163,7 +163,7 @@ def of_kernel(image: Array, kernel: Array) -> Array:
     ids=["all features", "a kernel for each feature"],
 )
 def test_in_a_loop_the_order_is_several_times_as_fast(derivative: Any, features: int) -> None:
-    """0.06 of all features when it was written; near 1, XLA has learnt it and it can go."""
+    """Ratio for all features when written: 0.06. Near 1, XLA does it, and the rewrite can go."""
     images = normal(4, 8, 32, 32, 32).astype(np.float32)
     kernel = np.float32(normal(3, 3, features, 32))
     written = program(derivative, images[0], kernel)

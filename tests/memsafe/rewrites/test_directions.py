@@ -1,6 +1,6 @@
-"""What is reduced to its extremes in several directions is made for each, if the budget asks.
+"""Values reduced to extremes in several directions are computed for each, if the budget asks.
 
-Coordinates are whole numbers here: so many distances are equal, and none is rounded.
+Coordinates are whole numbers here. Therefore many distances are equal, and none is rounded.
 """
 
 from collections import Counter
@@ -53,7 +53,7 @@ def farthest_and_nearest(x: Array, y: Array) -> Array:
 
 
 def with_terms_of_all(x: Array, y: Array) -> Array:
-    """Cotangents that are of no direction, before, between and after the others'."""
+    """Cotangents of no direction come before, between and after those of the directions."""
     d = distances(x, y)
     return 5 * d.sum() + d.min(axis=0).sum() + (d * d).sum() + 2 * d.min(axis=1).sum() - d.sum()
 
@@ -81,7 +81,7 @@ def prepared(function: Callable[..., Any]) -> ClosedJaxpr:
 
 
 def most_ways(closed: ClosedJaxpr) -> int:
-    """In how many ways any value is reduced to its extremes."""
+    """Maximum number of directions in which one value is reduced to its extremes."""
     found = {
         (equation.invars[0], equation.params["axes"])
         for equation in closed.jaxpr.eqns
@@ -105,7 +105,7 @@ def test_a_gradient_in_several_directions_is_one_in_each(function: Callable[...,
 
 
 def mutual(x: Array, y: Array) -> Array:
-    """Who is nearest to each other: no sum of the two directions."""
+    """Pairs that are nearest to each other: the result is no sum of the two directions."""
     d = distances(x, y)
     both = (d == d.min(axis=0)) & (d == d.min(axis=1, keepdims=True))
     return jnp.sum(jnp.where(both, d, 0.0))
@@ -124,7 +124,7 @@ def given_back(x: Array, y: Array) -> Array:
 
 
 def within_a_bit(x: Array, y: Array) -> tuple[Array, Array]:
-    """What is not above the smallest is the smallest only if nothing is rounded otherwise."""
+    """`d <= d.min(axis=0)` finds the minimum only if no copy of `d` is rounded differently."""
 
     def loss(x: Array) -> Array:
         d = distances(x, y)

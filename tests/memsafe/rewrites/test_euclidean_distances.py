@@ -43,7 +43,7 @@ FORMS = {
 
 
 def assert_close(closed: Any, after: Any, *arguments: Any) -> None:
-    """To within 1e-13 of the squared norms, which is what the product rounds to."""
+    """Assert equality to within 1e-13 of the squared norms, the rounding of the product."""
     for ours, theirs in zip(outputs(after, *arguments), outputs(closed, *arguments), strict=True):
         np.testing.assert_allclose(ours, theirs, rtol=0, atol=1e-13 * 40)
         assert (ours >= 0).all()
@@ -119,7 +119,7 @@ def test_the_note_says_that_rounding_changes() -> None:
 
 
 def in_its_own_type(x: Any, y: Any) -> Any:
-    """`jnp.sum` would add 16 bits up in 32."""
+    """Squared distances without `jnp.sum`, which would add values of 16 bits in 32."""
     return jax.lax.reduce_sum((x[:, None] - y) ** 2, (2,))
 
 

@@ -1,4 +1,4 @@
-"""What a loop only reads is made in its body where that takes little."""
+"""Values that a loop only reads are computed in its body, if that takes little work."""
 
 from collections.abc import Callable
 from typing import Any
@@ -101,7 +101,7 @@ def test_a_matrix_used_beside_the_loop_too_stays_there() -> None:
 
 
 def largest_read(closed: ClosedJaxpr) -> int:
-    """The elements of the largest operand of a loop."""
+    """Number of elements of the largest operand of a loop."""
     loops: list[Any] = [each for each in closed.jaxpr.eqns if sub_jaxprs_of(each)]
     assert loops
     return max(atom.aval.size for each in loops for atom in each.invars)

@@ -36,7 +36,7 @@ def rewritten(function: Any, *arguments: Any) -> Any:
 
 
 def least_flops(sizes: Any) -> Any:
-    """By trying all orders."""
+    """Operations of the cheapest order, found by trying all orders."""
 
     @functools.cache
     def least(first: Any, last: Any) -> Any:
@@ -199,7 +199,7 @@ def test_an_inner_product_of_a_wider_type_stays() -> None:
 
 @pytest.mark.parametrize(("kind", "is_changed"), [("float16", False), ("bfloat16", True)])
 def test_sums_too_large_for_half_precision_are_not_made(kind: str, *, is_changed: bool) -> None:
-    """Linear attention: the keys times the values is a sum over all positions."""
+    """Linear attention: the product of keys and values is a sum over all positions."""
     scales = (1 / 1024, 16, 16)
     q, k, v = (jnp.asarray(scale * RANDOM.uniform(1, 2, (1024, 8)), kind) for scale in scales)
     before = program(lambda q, k, v: (q @ k.T) @ v, q, k, v)

@@ -1,4 +1,4 @@
-"""What loops keep for gradients waits in host memory: the same bits, and nothing else moves."""
+"""Values that loops keep for gradients wait on the host: the same bits, and nothing else moves."""
 
 from collections.abc import Callable
 from typing import Any
@@ -31,13 +31,13 @@ def rematerialised(weights: Array, x: Array) -> Array:
 
 
 def inside(weights: Array, x: Array) -> Array:
-    """The pair of loops stands in a loop."""
+    """The pair of loops is inside a loop."""
     outer = jax.checkpoint(lambda total, scale: (total + layers(weights * scale, x), None))
     return lax.scan(outer, 0.0, jnp.arange(1.0, 3.0))[0]
 
 
 FUNCTIONS = {layers: 2, rematerialised: 1, inside: 2 * 2}
-"""And how many stacks each moves, those of a loop in a loop in each of two steps."""
+"""Number of stacks that each function moves; `inside` moves its stacks in each of two steps."""
 
 
 def gradient(function: Callable[..., Any]) -> tuple[ClosedJaxpr, Any]:
@@ -82,7 +82,7 @@ def test_carries_of_segments_move_where_the_rest_is_computed_again() -> None:
     closed, given = gradient(layers)
     again = segmented_loops(closed, 4).program
     found = offloaded(again)
-    # Of four segments three carries, too few to move; of the last four steps both rows.
+    # Three carries of four segments are too few to move. Both rows of the last four steps move.
     assert found.moved == 2 * STACK_BYTES * 4 // STEPS
     assert same(closed, found.program, given)
 

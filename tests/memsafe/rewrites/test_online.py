@@ -1,4 +1,4 @@
-"""A maximum and the sum of exponentials under it become one, and so one loop."""
+"""A maximum and its sum of exponentials become one equation, and so one loop."""
 
 from typing import Any
 
@@ -167,7 +167,7 @@ def test_a_print_beside_it_stays() -> None:
 
 LONG = 1 << 20
 BUDGET = 2_000_000
-"""Bytes: less than half of so many numbers."""
+"""Bytes: less than half of `LONG` numbers."""
 
 ODD = {
     "finite": lambda at: jnp.sin(at) * 50,
@@ -265,6 +265,6 @@ def test_what_was_traced_in_doubles_is_lowered_in_doubles() -> None:
         traced = jax.jit(memsafe.memsafe(f, 400_000)).trace(x)
         wanted = f(x)
         assert "max_and_sumexp" in str(planned(f, x, budget=400_000).graph.closed)
-    compiled = traced.lower().compile()  # The switch is off again.
+    compiled = traced.lower().compile()  # Double precision is off again.
     with jax.enable_x64(new_val=True):
         np.testing.assert_allclose(compiled(x), wanted, rtol=1e-12)

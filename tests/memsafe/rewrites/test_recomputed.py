@@ -1,4 +1,4 @@
-"""What a forward pass leaves for a gradient is computed again, segment by segment."""
+"""Values that a forward pass keeps for a gradient are computed again, segment by segment."""
 
 from collections.abc import Callable
 from importlib import import_module
@@ -106,7 +106,7 @@ def test_a_barrier_keeps_nothing_for_the_others_that_it_hands_on() -> None:
 
 
 def waiting(closed: ClosedJaxpr) -> list[bool]:
-    """Of each weight's gradient, whether something that is computed again waits for it."""
+    """For each weight's gradient, whether a recomputed value waits for it."""
     barriers = [each for each in closed.jaxpr.eqns if each.primitive.name == "optimization_barrier"]
     tied = {value for each in barriers for value in each.outvars}
     return [value in tied for value in closed.jaxpr.outvars[1 : LAYERS + 1]]
@@ -116,7 +116,7 @@ def waiting(closed: ClosedJaxpr) -> list[bool]:
 def test_segments_wait_for_the_gradients_of_later_weights(function: Callable[..., Any]) -> None:
     written, _ = gradient(function)
     found = waiting(recomputed(written, 4).program)
-    # Nothing is computed after the first segment, and the last gradient may be there at the peak.
+    # Nothing is recomputed after the first segment. The last gradient may exist at the peak.
     assert all(found[LAYERS // 4 : -1])
     assert not found[0]
 
@@ -156,7 +156,7 @@ def test_minus_zero_and_nan_keep_their_bits() -> None:
 
 
 def largest(weights: list[Array], x: Array) -> Array:
-    """Each layer adds the largest of its features, also to the layer after the next."""
+    """Each layer adds the largest feature of the layer before to its result."""
     before = jnp.zeros_like(x[:, :1])
     for weight in weights:
         x = jnp.sin(x @ weight)
@@ -166,7 +166,7 @@ def largest(weights: list[Array], x: Array) -> Array:
 
 
 def compares_again() -> bool:
-    """Whether what is computed again asks which numbers are the largest."""
+    """Whether recomputed equations ask which numbers are the largest."""
     written, _ = gradient(largest)
     found = names(recomputed(written, 4).program)
     return "eq" in found[found.index("optimization_barrier") :]
@@ -179,7 +179,7 @@ def test_which_is_the_largest_is_asked_once() -> None:
 
 
 def test_the_control_comparisons_would_be_computed_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    module = import_module("memsafe.rewrites.recomputed")  # The package names its function so.
+    module = import_module("memsafe.rewrites.recomputed")  # A function has this name too.
     monkeypatch.setattr(module, "compares_numbers", lambda _: False)
     assert compares_again()
 
@@ -232,7 +232,7 @@ def test_no_segment_waits_for_a_mask() -> None:
 
 
 def attending(weights: list[Array], x: Array) -> Array:
-    """Each layer compares all rows with each other: that is the largest value."""
+    """Each layer compares all rows with each other; this matrix is the largest value."""
     for weight in weights:
         x = jnp.tanh(x + jnp.exp(-jnp.abs(x @ x.T)) @ x @ weight)
     return jnp.mean(x**2)

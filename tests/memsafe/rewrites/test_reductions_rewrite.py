@@ -1,4 +1,4 @@
-"""Reductions over a short last dimension stay with XLA, where its CPU library is slow at them."""
+"""Reductions over a short last dimension stay with XLA, because its CPU library is slow there."""
 
 import math
 from typing import Any
@@ -53,7 +53,7 @@ def test_sums_keep_their_values(name: str) -> None:
     assert len(after.notes) == 1
     assert "reduce_sum" not in names(after.program)
     (reduction,) = (each for each in after.program.jaxpr.eqns if each.primitive.name == "reduce")
-    # What is made from little is made with neighbours side by side.
+    # Values made from small arrays have the reduced dimension first.
     assert (reduction.params["dimensions"] == (0,)) == (name in SUMS)
     for ours, theirs in zip(outputs(after.program, X, Y), outputs(before, X, Y), strict=True):
         np.testing.assert_allclose(ours, theirs, rtol=1e-5, atol=1e-5 * np.abs(theirs).max())
@@ -96,7 +96,7 @@ def test_the_largest_and_the_least_stay_bit_for_bit(reduced: Any) -> None:
 
 @pytest.mark.parametrize("reduced", [jnp.max, jnp.min])
 def test_a_nan_among_the_terms_is_the_largest_and_the_least(reduced: Any) -> None:
-    """As jax defines it; XLA's own reduction on CPU drops it, so that is no reference."""
+    """As jax defines it. XLA's own reduction on a CPU drops the NaN, so it is no reference."""
     x = X.copy()
     x[3, 2] = np.nan
     before = program(lambda x, y: reduced(x[:, None] - y, -1), x, Y)

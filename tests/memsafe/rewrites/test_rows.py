@@ -1,4 +1,4 @@
-"""A scan over the rows of a transposed argument takes them where they lie."""
+"""A scan over the rows of a transposed argument reads them from the argument itself."""
 
 from collections.abc import Callable
 
@@ -27,7 +27,7 @@ def backwards(weight: Array, x: Array) -> Array:
 
 
 def columns_last(weight: Array, x: Array) -> Array:
-    """Rows of which the dimensions are transposed too."""
+    """A scan over rows whose own dimensions are transposed too."""
     step = lambda state, row: (jnp.tanh(weight @ state + row), None)  # noqa: E731 - a step
     return lax.scan(step, jnp.zeros_like(x[:, 0].T), x.transpose(1, 2, 0))[0]
 
@@ -38,7 +38,7 @@ def gradients(weight: Array, x: Array) -> tuple[Array, Array]:
 
 
 def results(program: Callable[..., Array]) -> tuple[bool, list[Array], list[Array]]:
-    """Whether it changes, and its results as it is written and rewritten."""
+    """Whether a program changes, and its results as written and as rewritten."""
     written = flattened(jax.make_jaxpr(program)(WEIGHT, SEQUENCES))
     rewritten = rows_in_place(written)
     got = [evaluate(each, [WEIGHT, SEQUENCES]) for each in (written, rewritten.program)]

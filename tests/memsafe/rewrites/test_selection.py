@@ -1,4 +1,4 @@
-"""A sort of which few elements are read is a selection: the same bits, ties and places."""
+"""A sort of which few elements are read becomes a selection: the same bits, ties and places."""
 
 from collections.abc import Callable
 from typing import Any
@@ -23,14 +23,14 @@ RANKS = np.array([[0, 5], [SIZE - 1, 7000]], np.int32)
 
 
 def numbers(dtype: Any = np.float32) -> Array:
-    """Numbers that repeat, in no order; not the edges of their type."""
+    """Numbers that repeat, unsorted, without the extremes of their type."""
     drawn = np.random.default_rng(0).integers(-3000, 3000, SIZE)
     whole = jnp.issubdtype(dtype, jnp.integer)
     return jnp.asarray(np.abs(drawn) if whole else drawn / 7).astype(dtype)
 
 
 def special(dtype: Any = np.float32) -> Array:
-    """NaNs of both signs, infinities, and what is near to zero."""
+    """NaNs of both signs, infinities, and numbers near zero."""
     x = np.array(numbers(np.float32))
     x[::3], x[1::9], x[4::9] = np.nan, -np.nan, np.inf
     x[7::9], x[2::27] = -np.inf, np.finfo(np.float32).tiny
@@ -118,7 +118,7 @@ WRITTEN: dict[str, Callable[[Array], Array]] = {
 
 @pytest.mark.parametrize("name", WRITTEN)
 def test_a_gradient_goes_to_the_same_elements(name: str) -> None:
-    """All differ: of equal ones, the sort of a quantile takes any in jax 0.12."""
+    """All numbers differ, because in jax 0.12 the sort of a quantile takes any of equal ones."""
     x = jnp.asarray(np.random.default_rng(0).permutation(SIZE), np.float32)
     closed = written(jax.grad(lambda x: jnp.sum(WRITTEN[name](x) ** 2)), x)
     rewritten = selected(closed).program
@@ -156,7 +156,7 @@ def test_a_sort_that_is_read_otherwise_is_left(name: str) -> None:
 
 
 def test_a_count_that_is_off_by_one_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What guards the comparison of the tests above."""
+    """Negative control of the comparison in the tests above."""
     x, found = jnp.arange(float(SIZE)), selecting.of_ranks
     closed = written(jnp.median, x)
     monkeypatch.setattr(

@@ -62,16 +62,16 @@ def compile(  # noqa: A001, PLR0913 - the public name, and jax.jit's own argumen
 
     Shardings on this machine's devices are moved to the target's devices. ``in_shardings`` and
     ``out_shardings`` may also be functions of the target's devices. A program without shardings is
-    placed on the first device. It is traced inside the context manager that ``context()`` returns,
-    such as ``jax.set_mesh(mesh)``.
-
-    The program is compiled in a child process, where ``jax.devices()`` gives the target's devices.
+    placed on the first device. The program is compiled in a child process, where ``jax.devices()``
+    gives the target's devices. It is traced there inside the context manager that ``context()``
+    returns, such as ``jax.set_mesh(mesh)``.
 
     Raises:
-        CompileError: it does not trace, lower or compile. A program that needs too much memory does
-            not raise; its ``fits`` is false.
+        CompileError: it does not trace, lower or compile within ``timeout_seconds``. A program that
+            needs too much device memory does not raise; its ``fits`` is false.
         TargetError: no target has that name.
         TargetUnavailable: its compiler is not installed, or cannot compile this program.
+        ValueError: ``function`` is no function, or cannot be sent to the child process.
     """
     name = str(resolve(target).name)
     workload = workload_of(
@@ -134,7 +134,7 @@ def _program(devices: Sequence[Any], arguments: tuple[Any, ...], **options: Any)
 
 
 def _are_made(arguments: tuple[Any, ...]) -> bool:
-    """Whether a single function returns them."""
+    """Whether ``arguments`` is a single function, which returns the arguments."""
     return len(arguments) == 1 and isinstance(arguments[0], FunctionType | MethodType | partial)
 
 
@@ -147,7 +147,7 @@ class Memory(MemoryAnalysis):
     """Bytes on one device, as the compiler reports them; ``host_…`` are bytes in host memory.
 
     ``peak_bytes`` is the device memory at the moment when most is allocated, None if the compiler
-    gives no buffer assignment. Of these, only ``device_bytes`` has the ``library_bytes``.
+    gives no buffer assignment. Only ``device_bytes`` includes the ``library_bytes``.
     """
 
     peak_bytes: int | None
@@ -165,7 +165,7 @@ class Transfers:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Collectives:
-    """Bytes that a device sends to other devices in one run, with loops counted, by operation."""
+    """Bytes that a device sends to others in one run, with loops counted, and the operations."""
 
     sent_bytes: int
     operations: tuple[Collective, ...]
@@ -173,7 +173,7 @@ class Collectives:
 
 @dataclass(frozen=True, slots=True)
 class Fits:
-    """Whether the program fits the device's memory; true or false in an ``if`` or an ``assert``."""
+    """Whether the program fits its device; ``bool`` raises ``MeasurementMissing`` if unknown."""
 
     needed_bytes: int | None
     available_bytes: int | None
@@ -202,7 +202,7 @@ class LoopCopies(tuple[FullBufferWrite, ...]):
 
     @property
     def bytes_per_iteration(self) -> int:
-        """The most bytes that an iteration of one loop writes in them."""
+        """The most bytes that one iteration of any loop writes in these full-buffer writes."""
         return copied_bytes_per_iteration(self, larger_than=-1)
 
     def __repr__(self) -> str:
@@ -258,7 +258,7 @@ class Compiled:
 
     @property
     def fits(self) -> Fits:
-        """Whether temporaries, arguments and outputs, less aliases, fit the device's memory."""
+        """Whether ``memory.device_bytes``, or the peak if it is more, fits the device's memory."""
         self.fits_was_read = True
         evidence = self.inspection.evidence
         if failure := evidence.failure:
@@ -300,7 +300,7 @@ class Compiled:
         return Collectives(sent_bytes=_measured(sent, unknown), operations=found)
 
     def loop_copies(self, at_least: int | str = 1) -> LoopCopies:
-        """Full-buffer writes in loop bodies, of arrays of ``at_least`` bytes (``"1MiB"``).
+        """Full-buffer writes in loop bodies, of arrays of ``at_least`` bytes or more (``"1MiB"``).
 
         A full-buffer write writes a whole array although only a part of it changed, or nothing.
         Host transfers are not counted.

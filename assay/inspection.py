@@ -39,7 +39,8 @@ def inspect(
     child process. ``donate`` are the numbers of a function's arguments that it donates.
 
     Raises:
-        WrongValue: there is no such function or file, or it holds no module, or nothing to donate.
+        WrongValue: there is no such function or file, or it holds no module, or nothing to donate,
+            or its module cannot be compiled for the targets.
         TargetError: no target has that name.
         ObservationError: Assay itself failed.
     """

@@ -26,9 +26,9 @@ class Measurements:
     Each method raises ``MeasurementCacheError`` if the stored file is damaged.
 
     ``observe`` compiles and runs a program, or with a number of seconds only times its growing
-    loop. ``time`` times two programs alternately, and ``rerun`` a program on two toolchains.
-    ``most_seconds`` limits the sampling time of one pair or loop. ``against`` is the value of
-    ``--assay-against``, empty if none was given.
+    loop. ``time`` times two programs alternately, or one alone. ``rerun`` times a program on two
+    toolchains. ``most_seconds`` limits the sampling time of one pair or loop. ``against`` is the
+    value of ``--assay-against``, empty if none was given.
     """
 
     directory: Path

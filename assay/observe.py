@@ -35,7 +35,7 @@ Begin = Callable[[FailureKind | None, Evidence | None], None]
 that is kept if the process dies in the stage, or None."""
 
 Agree = Callable[[Evidence], bool]
-"""Called before the program runs: whether it is to run, as all processes of a group agree."""
+"""Called before the program runs. Returns whether to run it, alike in all processes of a group."""
 
 
 def observe(
@@ -89,9 +89,10 @@ def observe(
 
 
 def observe_times(pair: TimedPair, keep: Keep) -> Times:
-    """Time two variants alternately in this process. ``keep`` receives intermediate results.
+    """Time two variants alternately, or one alone, in this process.
 
-    Failures of a program, the compiler or the target are recorded in the times.
+    ``keep`` receives intermediate results. Failures of a program, the compiler or the target are
+    recorded in the times.
 
     Raises:
         TargetError: no target has that name.
@@ -250,7 +251,7 @@ class _Observation:
 
     @contextmanager
     def stage(self, kind: FailureKind | None, name: str) -> Iterator[None]:
-        """Time a stage. Without a kind it is Assay's own, and an exception its fault."""
+        """Time a stage. Without a kind it is Assay's own, and an exception is a fault of Assay."""
         self.begin(kind, None)
         start = time.perf_counter()
         try:

@@ -56,7 +56,7 @@ class Run:
 
         Raises:
             BaselineError: the baseline file is damaged.
-            MeasurementCacheError: a file of times or reruns is damaged.
+            MeasurementCacheError: a file of measurements is damaged.
         """
         start = perf_counter()
         defect = None
@@ -137,7 +137,7 @@ class Run:
         if not trial.check.claim.uses_baseline:
             return self.measurements.with_times(case, trial)
         case = self.measurements.with_times(self._with_baseline(trial, case), trial)
-        # Only now is the machine known that the times are of.
+        # The times name their machine, and its baseline is the one to compare with.
         return self._with_baseline(trial, case) if case.times else case
 
     def _with_baseline(self, trial: Trial, case: Case) -> Case:
@@ -165,7 +165,7 @@ class Run:
         """The verdict, and the case with the number that ``--assay-update-baselines`` stores.
 
         ``new`` stores a number that has no baseline, and a new toolchain's number that is no worse.
-        An error has no measured number and is never stored.
+        An error has no measured number and is never stored; nor is the number of a known defect.
         """
         stored, value = case.baseline, finding.measured
         versions = case.evidence.toolchain.identity
@@ -174,7 +174,8 @@ class Run:
         no_worse = finding.outcome in (Outcome.PASSED, Outcome.IMPROVED)
         is_new = stored is None or (no_worse and stored.toolchain != versions)
         stores = {BaselineUpdate.NEW: is_new, BaselineUpdate.ALL: True}.get(self.update, False)
-        if value is None or not (claim.uses_baseline and judged and stores):
+        is_defect = finding.outcome is Outcome.KNOWN_DEFECT
+        if value is None or is_defect or not (claim.uses_baseline and judged and stores):
             return finding, case
         if isinstance(claim, TimingClaim) and stored and finding.outcome is Outcome.PASSED:
             # Repeated updates must not add up to a slowdown larger than the tolerance.
@@ -202,7 +203,7 @@ def _is_of_a_machine(claim: Claim) -> bool:
 def _machine(claim: Claim, case: Case) -> str:
     """What the claim's number is valid on: for a time a machine, else a kind of live accelerator.
 
-    Empty where that is any, or not known.
+    Empty if the number is valid on all of them, or the machine is not known.
     """
     if not _is_of_a_machine(claim):
         return case.evidence.device

@@ -129,7 +129,8 @@ class Runs(Claim):
 class Refuses(Claim):
     """The program is refused with an ``error``: it neither succeeds nor crashes its process.
 
-    Measures 1 if it does, or if it ends with another exception, which may be a fault of its own.
+    Measures 1 if it is not refused, or if it ends with another exception, which may be a fault of
+    its own. Tracing, lowering or a run must refuse it: an error of the compiler is no refusal.
     """
 
     error: str = "RuntimeError"
@@ -165,12 +166,13 @@ def _failures(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FitsDevice(Claim):
-    """The step's temp + argument + output − alias is within the device's memory.
+    """The step's temp + argument + output − alias, and its peak, are within the device's memory.
 
-    The TPU compiler refuses a program that does not fit and names the size. The GPU compiler
-    accepts anything where no GPU is, so there the sum is compared with the device model. On a live
-    GPU it allocates arrays to try kernels on. What should fit and cannot be allocated is not
-    judged: other programs hold the memory.
+    The peak also has constants. The TPU compiler refuses a program that does not fit and names the
+    size. The GPU compiler accepts anything if there is no GPU, so the larger number is compared
+    with the device model. On a live GPU the compiler allocates arrays to try kernels on. If a
+    program should fit and cannot be allocated, other programs hold the memory, and the verdict is
+    ``inconclusive``.
     """
 
     name: str = "fits-device"
@@ -190,7 +192,7 @@ class FitsDevice(Claim):
                 advice=_MAKE_IT_FIT,
                 failure=failure,
             )
-        # Before any other failure: here no variant is judged, so no negative control need be.
+        # Before any other failure: no variant is judged here, so no negative control is either.
         if evidence.device_memory_bytes is None:
             return Finding(
                 outcome=Outcome.UNSUPPORTED,

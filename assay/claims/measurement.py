@@ -59,7 +59,7 @@ def stop_if_crowded(evidence: Evidence) -> None:
 
 
 def stop_unless_compiled(case: Case, evidence: Evidence) -> None:
-    """Raise ``Stopped`` where there is no executable; one that then did not run left one.
+    """Raise ``Stopped`` where there is no executable; a program that fails as it runs has one.
 
     The judged variant's own failure fails the claim; a reference variant's leaves it inconclusive.
     """
@@ -82,7 +82,7 @@ def stop_unless_executed(case: Case, evidence: Evidence) -> None:
 
 
 VALUES: Final = ("values to run it on", "values=…, observe=…")
-"""What a program lacks that is not run, and the fields of ``Program`` that give it."""
+"""What a program needs to be run, and the fields of ``Program`` that give it."""
 
 
 def result_of_run(case: Case, evidence: Evidence, result: _T | None, what: str, field: str) -> _T:
@@ -111,9 +111,9 @@ def memory_of(case: Case, evidence: Evidence | None = None) -> Memory:
 
 
 def with_libraries(found: Finding, library_bytes: int) -> Finding:
-    """A finding that bytes which the compiler reports are within a limit, as far as that holds.
+    """A finding on the bytes that the compiler reports, with those that libraries may add.
 
-    It is ``inconclusive`` where what libraries may hold besides could exceed the limit.
+    A finding that passed is ``inconclusive`` if the two together could exceed the limit.
     """
     if found.outcome is not Outcome.PASSED or not library_bytes:
         return found
@@ -138,7 +138,7 @@ WITHOUT_LIBRARIES: Final = (
     "set XLA_FLAGS=--xla_cpu_experimental_ynn_fusion_type= to compile without YNNPACK, or judge a "
     "GPU or TPU target"
 )
-"""How the compiler reports all memory, except for convolutions that Eigen computes."""
+"""How to make the compiler report all memory, except for convolutions that Eigen computes."""
 
 
 def needed_bytes_of(case: Case) -> int:

@@ -50,9 +50,10 @@ class HostBytes(Claim):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeviceBytesFall(Claim):
-    """The step needs less device memory than its reference variant, by at least the formula.
+    """The step's device temporaries are fewer than its reference variant's, by the formula or more.
 
-    Host bytes alone prove nothing: three useless programs have them (see the suite's README).
+    Host bytes alone prove nothing: four variants of the suite ``scan_offload`` have them and save
+    nothing (see its README).
     """
 
     by: Formula
@@ -73,7 +74,7 @@ class DeviceBytesFall(Claim):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeviceBytesAtMost(Claim):
-    """The step needs at most the device memory of another variant plus the formula.
+    """The step's device temporaries are at most another variant's plus the formula.
 
     A policy that needs more than saving nothing costs both transfers and memory.
     """
@@ -116,8 +117,9 @@ class TempBytesAtMost(Claim):
 class FitsBudget(Claim):
     """The step's temp + argument + output − alias is within the budget that it was given.
 
-    If the compiler refuses the program, the memory in its error message is the measurement. If
-    libraries of a CPU may hold more than the rest of the budget, the verdict is ``inconclusive``.
+    If the compiler refuses the program, the claim fails, and the memory in the error message is the
+    measurement. If libraries of a CPU may hold more than the rest of the budget, the verdict is
+    ``inconclusive``.
     """
 
     budget: Formula

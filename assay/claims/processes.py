@@ -1,4 +1,4 @@
-"""Claims on a program over several devices or processes: the bytes exchanged, and of a process."""
+"""Claims on a program over several devices or processes: bytes sent, and memory of a process."""
 
 from dataclasses import dataclass
 from typing import ClassVar
@@ -17,7 +17,8 @@ class CollectiveBytes(Claim):
     """Per step, loops counted, a device sends at most the formula's bytes in collectives.
 
     `assay.hlo.collectives` says what a device sends in each. A compiler may send less than the
-    program says: a TPU gathers as bf16 what only feeds a bf16 product.
+    program says: a TPU gathers as bf16 what only feeds a bf16 product. If a number of bytes is
+    unknown, or known only as an upper bound, the verdict is ``inconclusive``.
     """
 
     at_most: Formula
@@ -67,7 +68,7 @@ class ProcessBytes(Claim):
 
 
 def _in_words(collective: Collective) -> str:
-    """``6 × all-gather of 224 KiB among 8 devices, model.py:11``."""
+    """``6 × all-gather that sends 224 KiB among 8 devices, model.py:11``."""
     source = f", {collective.source}" if collective.source else ""
     sent = format_bytes(collective.nbytes_per_execution or 0)
     runs = f"{collective.executions} × {collective.opcode}"

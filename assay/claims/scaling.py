@@ -101,8 +101,8 @@ class BytesExponent(_Exponent):
 
     For a ``SizedVariant``: the power is fitted to the sizes of its family. The bytes are
     temporaries, with the most that libraries of a CPU hold, or full-buffer writes in an iteration
-    of the worst loop. Zero bytes at every size do not grow. Bytes that follow no power closely, and
-    families of fewer than four sizes, are ``inconclusive``.
+    of the worst loop. Zero bytes at every size do not grow. Bytes that follow no power closely, or
+    are zero at only some sizes, and families of fewer than four sizes, are ``inconclusive``.
     """
 
     of: Cost
@@ -134,7 +134,7 @@ class BytesExponent(_Exponent):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TimeExponent(_Exponent, GrowthClaim):
-    """Its time grows at most as a given power of the length, with the same number of iterations.
+    """Time grows at most as a given power of the length, with the same number of iterations.
 
     For programs with a ``Growth`` of four lengths or more. The fastest run at each length counts.
     If the interval contains the limit, the verdict is ``inconclusive``. The claim detects copies

@@ -20,7 +20,7 @@ from assay.model.verdict import Finding, Outcome
 from assay.model.workload import Variant
 
 _SHOWN: Final = 3
-"""Differences between graphs that a reason shows."""
+"""The most differences between graphs that a reason shows."""
 
 
 class Sent(Enum):
@@ -110,8 +110,8 @@ class TracingSends(Claim):
 class GraphsCompiled(Claim):
     """Over all steps at most the formula's number of graphs is compiled.
 
-    A graph that differs only in the order of operations is compiled again. The reason says how each
-    graph differs from the previous one.
+    A graph that differs only in the order of operations is compiled again. If the claim fails, the
+    reason says how the first graphs differ, each from the previous one.
     """
 
     at_most: Formula
@@ -147,7 +147,7 @@ def _steps_of(case: Case, evidence: Evidence) -> StepsSeen:
 
 
 def _with_differences(found: Finding, seen: StepsSeen) -> Finding:
-    """A failed finding also says how each compiled graph differs from the one before it."""
+    """A failed finding also says how the first graphs differ, each from the previous one."""
     if found.outcome is Outcome.PASSED:
         return found
     step_of = {graph: number for number, step in enumerate(seen.steps, 1) for graph in step.graphs}

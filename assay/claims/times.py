@@ -63,7 +63,11 @@ class AtMost:
         return far_apart(reference, judged, against=self.limit) is not None
 
     def ratio(self, reference: Sequence[float], judged: Sequence[float]) -> Ratio:
-        """The ratio. Unless faster is asked for, an interval below the limit is the same."""
+        """The ratio and its verdict.
+
+        Without ``separates_faster``, a narrow interval less than ``seen`` above the limit is
+        ``SAME``.
+        """
         found = ratio_of_turns(reference, judged, self.sensitivity, against=self.limit)
         if self.separates_faster or found.reason or found.change is not Change.TOO_NOISY:
             return found
@@ -104,7 +108,8 @@ class TimeRatio(_RatioOfVariants):
 
     ``against`` names the other variant, by default the reference. The claim fails if the whole
     interval of the ratio exceeds the limit by more than ``least_change`` (a share). It passes if
-    the whole interval is within ``seen_change`` of the limit. Otherwise it is ``inconclusive``.
+    the whole interval is narrow and less than ``seen_change`` above the limit. Otherwise it is
+    ``inconclusive``.
     """
 
     at_most: Formula = _AS_LONG
@@ -145,10 +150,11 @@ class TraceTimeRatio(TimeRatio):
 class StoredTimeRatio(_RatioOfVariants):
     """The ratio of a run's time to another variant's equals the stored ratio.
 
-    Runs of the two alternate, so the ratio depends little on the machine. It is stored with the
-    bytes of the target and judged on any machine of that kind. The claim fails if the whole
-    interval is more than ``tolerance`` above the stored ratio, improves if it is as far below, and
-    passes if it is within ``seen``. docs/timing-evaluation.md has measured ratios.
+    Runs of the two alternate, so the ratio depends little on the machine. It is stored in the
+    target's baselines and judged on any machine of that kind. The claim fails if the whole interval
+    is more than ``tolerance`` above the stored ratio, improves if it is below by the same factor,
+    and passes if it is within ``seen``. Otherwise it is ``inconclusive``. A missing baseline fails.
+    docs/timing-evaluation.md has measured ratios.
     """
 
     tolerance: float = 0.25
@@ -203,8 +209,8 @@ class BaselineTime(TimingClaim):
     Samples come from ``PROCESSES_ALONE`` fresh processes. The fastest is compared, because a busy
     machine only adds time. A change beyond ``tolerance`` (a share) fails or is an improvement:
     minimum times of one program differ by 1 to 4 % between processes. The verdict is
-    ``inconclusive`` on a machine without a stored time, and at a load average above ``most_load``
-    per core, where nothing is stored either.
+    ``inconclusive`` on a machine without a stored time. At a load average above ``most_load`` per
+    core a slower time is ``inconclusive`` too, and no first time is stored.
     """
 
     tolerance: float = 0.1
@@ -262,8 +268,8 @@ class TimeAgainst(RerunClaim):
     """A run takes no longer than it does on the toolchain that ``--assay-against`` names.
 
     Processes of the two toolchains run alternately. The check exists only with
-    ``--assay-against``. ``least_change`` and ``seen_change`` are those of the command. A faster
-    program passes: there is no baseline to improve.
+    ``--assay-against``. ``least_change`` and ``seen_change`` are shares, as in ``TimeRatio``. A
+    faster program passes: there is no baseline to improve.
     """
 
     least_change: float = 0.02

@@ -21,8 +21,10 @@ from assay.model.workload import Variant, matches_any
 _CHANCE: Final = 1e-6
 _NOISE: Final = 2.0**-8
 _LEVELS: Final = 2.0 ** -np.arange(0, 60, 0.5)
+_WIDE_BYTES: Final = 8
+"""Size of integers that doubles do not hold exactly; long doubles do (x86-64 and AArch64 Linux)."""
 
-_Array = npt.NDArray[np.float64] | npt.NDArray[np.complex128]
+_Array = npt.NDArray[np.float64] | npt.NDArray[np.longdouble] | npt.NDArray[np.complex128]
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,8 +32,8 @@ class Difference:
     """The largest difference between two result sets.
 
     ``ratio`` is the smallest tolerance that would accept the array at ``path``, the worst of all
-    arrays. It is infinite where shapes or types differ, an array is missing, or values that are not
-    finite differ.
+    arrays. It is infinite where shapes or types differ, an array is missing, values that are not
+    finite differ, or only the reference is zero everywhere.
     """
 
     ratio: float
@@ -69,11 +71,12 @@ def _difference(path: str, ours: _Array, reference: _Array, tolerance: float) ->
     def at(where: int) -> str:
         index = [int(each) for each in np.unravel_index(where, ours.shape)]
         place = f" at {index}" if index else ""
-        mine, other = ours.flat[where], reference.flat[where]
+        mine: Any = ours.flat[where]
+        other: Any = reference.flat[where]
         size = abs(other)
         is_comparable = 0 < size < inf and np.isfinite(mine)
         off = f", {100 * abs(mine - other) / size:.3g} % off" if is_comparable else ""
-        return f"{mine:.9g} against {other:.9g}{place}{off}"
+        return f"{_text(mine)} against {_text(other)}{place}{off}"
 
     finite = np.isfinite(ours) & np.isfinite(reference)
     odd = ~finite & ~_alike(ours, reference)
@@ -115,6 +118,11 @@ def _beyond_chance(relative: npt.NDArray[np.float64]) -> float:
     return float(np.max(means * _LEVELS) / max(relative.size, 1))
 
 
+def _text(number: np.inexact[Any]) -> str:
+    """The number; of 64-bit integers all digits."""
+    return str(int(number)) if isinstance(number, np.longdouble) else f"{number:.9g}"
+
+
 def _count(which: npt.NDArray[np.bool_]) -> str:
     return f"{np.count_nonzero(which):,} of {which.size:,} elements"
 
@@ -122,6 +130,8 @@ def _count(which: npt.NDArray[np.bool_]) -> str:
 def _array(tensor: Tensor) -> _Array:
     dtype = np.dtype(getattr(ml_dtypes, tensor.dtype, tensor.dtype))
     array = np.frombuffer(tensor.data, dtype=dtype).reshape(tensor.shape)
+    if dtype.kind in "iu" and dtype.itemsize == _WIDE_BYTES:
+        return array.astype(np.longdouble)
     return array.astype(np.complex128) if dtype.kind == "c" else array.astype(np.float64)
 
 

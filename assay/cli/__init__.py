@@ -266,7 +266,7 @@ def main() -> None:
     try:
         app()
     except _MISUSE as error:
-        typer.echo(plain(f"assay: {error}"), err=True)  # It may name a file of any name.
+        typer.echo(plain(f"assay: {error}"), err=True)  # It may hold any file's name.
         sys.exit(ExitCode.MISUSE.value)
     except SystemExit as ended:
         # Typer ends with the shell's code for Ctrl-C.

@@ -1,4 +1,4 @@
-"""What ``assay doctor`` checks: each part of an installation and of its machine, for itself."""
+"""What ``assay doctor`` checks: each part of an installation and of its machine, separately."""
 
 import json
 import os
@@ -104,7 +104,7 @@ def python(version: str) -> Checkup:
 
 
 def packages() -> Iterator[Checkup]:
-    """Whether the packages that Assay and jax require are there, in these versions."""
+    """Whether the packages that Assay and jax require are there, in versions that they accept."""
     wanted = [*_requirements(DISTRIBUTION), *_requirements("jax")]
     faults = [(each, words) for each in wanted if (words := _fault(each))]
     if not installed_version(DISTRIBUTION):

@@ -110,7 +110,7 @@ def fleet(  # noqa: PLR0913 -- typer takes a parameter for each option.
 def probes_on(address: str) -> Iterator[tuple[Executor | None, int]]:
     """What compiles probes on the machines of a cluster, and how many at a time.
 
-    Without an address this process does, as many as it usually does (0).
+    Without an address, None and 0: this process compiles its usual number of probes at a time.
     """
     if not address:
         yield None, 0
@@ -138,7 +138,7 @@ def _on_toolchain(job: "Job", toolchain: str) -> "Job":
 
 
 def _spread(cluster: "Cluster", job: "Job") -> int:
-    """Run the tests once, on all machines."""
+    """Run each test once, on any of the machines."""
     from assay.plugin import FLEET
     from assay.plugin.fleet import Driver
     from assay.plugin.session import launch

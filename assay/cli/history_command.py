@@ -1,4 +1,4 @@
-"""The command ``assay history``: a claim over the runs of a database, and the way in for runs."""
+"""The command ``assay history``: show a claim over the runs of a database, or add runs to it."""
 
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -130,7 +130,7 @@ def _trends(database: "History", claim: str, targets: Sequence[str]) -> tuple[Tr
         raise WrongValue(
             f"got {database.place} without runs, wanted some; add a run with --add results/latest"
         )
-    # Of a claim that is known, a target is wrong.
+    # If the claim has series on other targets, the target is wrong.
     on_any = sorted({name.target for name in names if _selection(claim, ())(name)})
     if targets and on_any:
         raise WrongValue(

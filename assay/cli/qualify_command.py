@@ -112,7 +112,7 @@ def qualify_target(  # noqa: PLR0913 -- typer takes a parameter for each option.
 def _decided(
     seen: Sequence[Record], used: rules.Rules, target: "Target", level: int, folder: Path
 ) -> Qualification:
-    """The decisions on the records of a run, before it is known what else the certificate names."""
+    """The decisions on the records of a run, without the rules, producer, evidence and key."""
     timed, _ = evidence.TIMES.load_all(folder)
     machines = {
         str(each.machine): None
@@ -157,7 +157,7 @@ def _usable(target: str, level: int) -> "Target":
 
 
 def _compared(used: rules.Rules, target: "Target", level: int, *, allow_looser: bool) -> RulesUsed:
-    """The rules compared with the packaged ones. Raises WrongValue if they are less strict."""
+    """The rules compared with Assay's. Raises WrongValue for looser ones that are not allowed."""
     base = rules.load(rules.PACKAGED)
     place, sides = str(target.name), (base.features, used.features)
     gone = dropped(*sides, target=place, level=level)

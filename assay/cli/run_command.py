@@ -26,7 +26,7 @@ _FOLDERS = ("--assay-results-dir", "--assay-baselines-dir")
 
 
 class BeforePytest(TyperCommand):
-    """A command whose words after ``--`` are pytest's; it says so of an option that it lacks."""
+    """A command whose words after ``--`` are pytest's; its error for an unknown option says so."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """The words without options. Raises WrongValue for an option that may be pytest's."""
@@ -46,7 +46,7 @@ class BeforePytest(TyperCommand):
 
 
 def _from(here: Path, word: str) -> str:
-    """An option with a path relative to ``here``: pytest's own are relative to its root."""
+    """``--option=PATH`` with PATH relative to ``here``: pytest would take it from its root."""
     option, _, path = word.partition("=")
     return f"{option}={here / path}" if path and option in _FOLDERS else word
 

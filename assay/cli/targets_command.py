@@ -55,7 +55,7 @@ def _rows(
     surveyed: Iterable[tuple[Target, Unavailable | None]], *, check: bool
 ) -> Iterator[dict[str, Any]]:
     for target, missing in surveyed:
-        # Only a check starts what knows the devices.
+        # Only --check starts the framework, which lists the devices.
         found = target.devices() if check and target.executes and not missing else ()
         yield {
             "target": str(target.name),

@@ -23,12 +23,12 @@ from assay.model.installation import install_command
 LOCAL: Final = "local"
 _DEVICES: Final = {"gpu": "GPU", "tpu": "TPU"}
 # Compilers and frameworks read them; they must be the same on all machines.
-_CARRIED: Final = ("ASSAY_", "JAX_", "XLA_", "LIBTPU_", "TPU_", "CI")
+_CARRIED: Final = ("ASSAY_", "JAX_", "XLA_", "LIBTPU_", "TPU_")
 _NOT_UPLOADED: Final = (".git", ".venv", ".tox", "results", "**/__pycache__")
 _CLEANING_SECONDS: Final = 5.0
-_ANSWER_SECONDS: Final = 5.0  # for a connection, which takes well below one within a cluster
+_ANSWER_SECONDS: Final = 5.0  # for a connection, which takes well below a second within a cluster
 _KNOWN_SECONDS: Final = 1.0
-"""Ray is asked for its machines at most so often: of 1,000 the answer takes a while."""
+"""Ray is asked for its machines at most once in this time: for 1,000 it takes a while."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,7 +43,7 @@ class Demand:
 def connected(
     address: str, *, nodes: int = 1, upload: Path | None = None, demand: Demand = Demand()
 ) -> Iterator["Cluster"]:
-    """The cluster at a Ray address, or as many machines simulated on this one for ``local``.
+    """The cluster at a Ray address; for ``local``, ``nodes`` machines simulated on this one.
 
     ``upload`` is the folder to copy to each machine; without it, the machines share this one.
 
@@ -66,7 +66,7 @@ def connected(
             f"got no Ray, which assay fleet needs; install it: {install_command('fleet')}"
         ) from None
     logging.getLogger("ray").setLevel(logging.ERROR)
-    # Of a lost machine Ray prints its last 20 lines, in the middle of pytest's output.
+    # Ray prints the last 20 lines of a lost machine in the middle of pytest's output.
     internals: Any = import_module("ray._private.worker")
     internals.print_to_stdstream = lambda *_, **__: None
     if address.startswith("ray://"):
@@ -223,11 +223,11 @@ class Cluster:
         return message
 
     def executor(self, folder: str) -> Executor:
-        """Calls functions in the folder on any machine; in the uploaded copy if it is empty."""
+        """Calls functions on any machine, in ``folder``; if that is empty, in the uploaded copy."""
         return _Anywhere(self, folder)
 
     def call(self, folder: str, function: Callable[[], Any]) -> Future[Any]:
-        """What the function will return, as a task that takes what a worker takes."""
+        """The future result of the function, run as a task with the demand of a worker."""
         task = self.ray.remote(_in_folder).options(**self._placement(Group(items=())))
         found: Future[Any] = task.remote(folder, function).future()
         return found
@@ -268,7 +268,9 @@ def _in_folder(folder: str, function: Callable[[], Any]) -> Any:
 
 def carried() -> dict[str, str]:
     """The settings of compilers and frameworks here, which every machine gets."""
-    return {name: text for name, text in os.environ.items() if name.startswith(_CARRIED)}
+    # Other names that begin with CI are secrets, such as CI_JOB_TOKEN.
+    settings = os.environ.items()
+    return {name: text for name, text in settings if name.startswith(_CARRIED) or name == "CI"}
 
 
 def _run_group(job: bytes, items: Sequence[str]) -> Iterator[bytes]:

@@ -42,7 +42,7 @@ class Workers(Protocol):
     def receive(
         self, handles: Collection[Any], seconds: float
     ) -> Iterator[tuple[Any, Message | None]]:
-        """The messages that arrived, waiting up to so long for the first; None ends a handle."""
+        """The messages that arrived, after at most ``seconds`` of waiting; None ends a handle."""
 
 
 @dataclass(slots=True)
@@ -58,7 +58,7 @@ class _Running:
 class Ledger:
     """Runs groups on workers until each item has reported or is given up.
 
-    ``report`` gets each message with its group's machine, and the item that runs there next.
+    ``report`` gets each message but ``Lost``, its group's machine, and the item that runs next.
     ``lose`` gets a machine, why it was lost, and the items that run elsewhere. ``give_up`` gets an
     item, and where and why it lost each worker.
     """
@@ -120,7 +120,8 @@ class Ledger:
     def _lose(self, running: _Running, lost: Lost) -> None:
         """Give what has no report to other workers.
 
-        The item that ran may have ended the worker, so it runs alone, after all others.
+        The item that ran may have ended the worker, so it runs alone, after all others. Before
+        the session was ready, all items are suspects: they run together again, after all others.
         """
         if running.place is not None:
             lost = Lost(why=lost.why, node=running.place.name)

@@ -19,12 +19,12 @@ from assay.store.files import readable, write_whole
 def run_on_each(
     cluster: Cluster, job: Job, folder: Path, watch: Callable[[str], None]
 ) -> tuple[MachineRun, ...]:
-    """Run the job's pytest on every machine; each run comes back to a folder with its name.
+    """Run the job's pytest on every machine; the folder of each run gets the machine's name.
 
     ``watch`` gets a line when a run starts, ends or is lost.
 
     Raises:
-        WrongValue: a machine cannot run what the driver asks for.
+        WrongValue: no machine has processors, or one cannot run what the driver asks for.
     """
     places = {place.id: place for place in cluster.places()}
     if not places:

@@ -41,7 +41,7 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def recipe(self) -> Recipe:
-        """The environment of the toolchain. Raises UnreadableToolchain if none has that name."""
+        """The recipe of the toolchain. Raises UnreadableToolchain if no toolchain has that name."""
         found = recipe(self.toolchain)
         wanted = {*found.requirements, *map(checked, self.also)}
         return replace(found, requirements=tuple(sorted(wanted)))
@@ -54,7 +54,10 @@ class Started(msgspec.Struct, frozen=True, kw_only=True, tag=True):
 
 
 class Ended(msgspec.Struct, frozen=True, kw_only=True, tag=True):
-    """An item ended: pytest's reports as JSON, and the files that it added to the run's folder."""
+    """An item ended: pytest's reports as JSON, and the files that it added to the run's folder.
+
+    Of a whole run, the reports are its exit code as JSON, and the files are all of its folder.
+    """
 
     item: str
     reports: bytes

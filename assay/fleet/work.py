@@ -65,10 +65,12 @@ def clean(job: bytes, node: str) -> None:
 
 
 def _started(job: bytes, place: Place) -> Child:
-    """The process of a new session, which has read its job.
+    """The process of a new session, after its job was sent.
 
     Raises:
+        NotStartedError: the process did not start.
         UsersFault: the job's toolchain cannot be installed here.
+        WrongVersions: what was installed is not what was asked for.
     """
     asked = msgspec.msgpack.decode(job, type=Job)
     interpreter, variables = sys.executable, {**os.environ, **asked.environment}

@@ -1,4 +1,4 @@
-"""How a stage ended that raised: a failure of the program, or a part that is missing here."""
+"""What an exception in a stage means: the program failed, or a part is missing here."""
 
 import re
 from collections.abc import Iterator
@@ -13,8 +13,8 @@ from assay.targets.presence import recognise
 
 _MESSAGE_CHARACTERS = 400
 _SIZE = r"([0-9.]+)([KMGT]?)i?B?"
-# libtpu's two wordings (0.0.51): a little over the device's memory, and far over it. That of a live
-# GPU's allocator (jaxlib 0.11.2), which tells no capacity.
+# libtpu's two wordings (0.0.51): a little over the device's memory, and far over it. The third is
+# that of a live GPU's allocator (jaxlib 0.11.2), which tells no capacity.
 _OUT_OF_MEMORY = re.compile(
     rf"Used {_SIZE} of {_SIZE} hbm|\({_SIZE}\) exceeds available HBM \({_SIZE}\)"
     rf"|trying to allocate {_SIZE} with",
@@ -26,7 +26,7 @@ _EXPONENT = {"": 0, "K": 1, "M": 2, "G": 3, "T": 4}
 
 
 class Ended(Exception):
-    """A stage did not succeed. ``variant`` is whose it was, where two programs are measured."""
+    """A stage did not succeed. ``variant`` names whose, where two programs are measured."""
 
     def __init__(self, end: Failure | Unavailable, variant: str = "") -> None:
         super().__init__(str(end))

@@ -206,7 +206,7 @@ def steps_seen(
 
 
 def built(variant: Variant, devices: Sequence[Any]) -> Program:
-    """The variant's program. Each of its functions raises ``WrongType`` for a wrong result.
+    """The variant's program. Its values, steps and growth raise ``WrongType`` for a wrong result.
 
     Raises:
         WrongType: ``Variant.program`` returned no program. Any other exception is its own.

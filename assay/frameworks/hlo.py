@@ -57,8 +57,8 @@ class Form(Enum):
 class HloFile:
     """The module of a file: StableHLO (text or bytecode), or a serialized HloModuleProto.
 
-    StableHLO itself says for how many devices it is. Of HLO text, ``replicas`` and ``partitions``
-    do; a proto does not record it. A ``buffer_assignment`` is b"" if the file has none. A
+    StableHLO itself says for how many devices it is. For HLO text, ``replicas`` and ``partitions``
+    say so; a proto does not record it. A ``buffer_assignment`` is b"" if the file has none. A
     ``scheduled`` module has been compiled, and can be read without compiling it.
     """
 
@@ -73,8 +73,8 @@ class HloFile:
 def why_not_compiled_again(file: HloFile, platform: str) -> str:
     """What in a module no compiler accepts, and what to do; "" where a compiler may accept it.
 
-    Modules are compiled as StableHLO, which cannot express operations that only compilers create,
-    and a copy for a CPU only.
+    Modules are compiled as StableHLO, which cannot express operations that only compilers create.
+    A copy is accepted for a CPU only.
     """
     if file.form is Form.STABLEHLO:
         return ""
@@ -111,9 +111,10 @@ def _listed(found: Counter[str]) -> str:
 
 
 def recognise(data: bytes, name: str, most_bytes: int = MOST_BYTES) -> HloFile:
-    """The module that ``data`` holds, of at most so many bytes; errors call the file ``name``.
+    """The module that ``data`` holds; errors call the file ``name``.
 
-    XLA's parsers of text and bytecode end the process on some input: see `assay.isolate`.
+    A gzip file may hold at most ``most_bytes``; the size of other ``data`` is not checked. XLA's
+    parsers of text and bytecode end the process on some input: see `assay.isolate`.
 
     Raises:
         NoModule: it holds none, or only a part of one.

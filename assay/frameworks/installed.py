@@ -121,7 +121,7 @@ def preload(name: str) -> None:
 
 
 def why_missing(name: str) -> str:
-    """That a known framework is not installed and how to install it; empty if it is installed."""
+    """That a known framework is not installed, and how to install it; else empty."""
     if name not in _ENTRIES or find_spec(_ENTRIES[name].needs) is not None:
         return ""
     return f"{name} is not installed; {_ENTRIES[name].install}"

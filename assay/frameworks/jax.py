@@ -56,7 +56,7 @@ class JaxFramework(JaxTiming):
         traced: jax.stages.Traced | LowersItself,
         lowered: jax.stages.Lowered | None,
     ) -> Traced | None:
-        """Names, host placements and saved residuals; None of a function that lowers itself."""
+        """Names, host placements and saved residuals; None for a function that lowers itself."""
         if isinstance(traced, LowersItself):
             return None
         equations = list(_equations(traced.jaxpr.jaxpr))

@@ -29,11 +29,11 @@ def program_of_file(path: str, function: str, devices: Sequence[Any]) -> Program
     """The program ``FILE.py:FUNCTION`` on these devices.
 
     The file's ``example_args()`` gives the arguments, ``example_shardings(devices)`` their
-    shardings. Without it the program is placed as ``assay.compile`` places it.
+    shardings. Without ``example_shardings`` it is placed as ``assay.compile`` places it.
 
     Raises:
         WrongValue: the file lacks the function or ``example_args``.
-        WrongType: ``example_args`` gives no tuple.
+        WrongType: ``example_args`` gives neither a tuple nor a list.
     """
     module = _imported(Path(path))
     for name in (function, "example_args"):
@@ -95,9 +95,13 @@ def is_jitted(function: Any) -> bool:
 
 
 def arguments_of(program: Program, devices: Sequence[Any]) -> tuple[Any, ...]:
-    """The program's arguments; those of ``make_arguments`` as shapes with shardings.
+    """The program's arguments; those of ``make_arguments`` as shapes.
 
-    ``make_arguments`` is traced, not run: its model may be larger than this machine.
+    ``make_arguments`` is traced, not run: its model may be larger than this machine. If it uses
+    several devices, it is also compiled, and the shapes have its results' shardings.
+
+    Raises:
+        WrongValue: ``make_arguments`` does not compile, or uses other devices than these.
     """
     if program.make_arguments is None:
         return program.arguments
@@ -131,7 +135,7 @@ def arguments_of(program: Program, devices: Sequence[Any]) -> tuple[Any, ...]:
 
 
 def _put_and_constrain(value: Any, device: Any = None, **rest: Any) -> Any:
-    """``jax.device_put``, whose shardings hold for the results too: traced, they are hints."""
+    """``jax.device_put`` that constrains its results too: when traced, its shardings are hints."""
     shardings = jax.tree.leaves(device)
     if shardings and all(isinstance(each, jax.sharding.NamedSharding) for each in shardings):
         value = jax.lax.with_sharding_constraint(value, device)
@@ -149,7 +153,7 @@ def shape_of(leaf: Any, sharding: Any = None) -> Any:
 
 
 def shapes_of(arguments: tuple[Any, ...]) -> tuple[Any, ...]:
-    """The shapes of all arrays, with the shardings that are more than one device's."""
+    """The shapes of all arrays, with the shardings that are ``NamedSharding``."""
 
     def shape(leaf: Any) -> Any:
         sharding = getattr(leaf, "sharding", None)
@@ -255,7 +259,7 @@ def lowered_for(
 def check_compiled(
     compiled: jax.stages.Compiled, lowered: jax.stages.Lowered, devices: Sequence[Any]
 ) -> None:
-    """Raise ``Misplaced`` unless the executable is for some of these devices."""
+    """Raise ``Misplaced`` if the executable is for any other device than these."""
     shardings = jax.tree.leaves((compiled.input_shardings, compiled.output_shardings))
     used = {device for each in shardings for device in each.device_set}
     used |= set(jax_internals.loaded_devices(compiled.runtime_executable()))
@@ -276,7 +280,7 @@ def shared(values: Any, shardings: Any) -> Any:
 
 
 def _is_plain(leaf: Any) -> bool:
-    """Whether numpy can hold an array; not one of random keys."""
+    """Whether it is an array of jax that numpy can hold. An array of random keys is not."""
     return isinstance(leaf, jax.Array) and isinstance(leaf.dtype, np.dtype)
 
 

@@ -42,7 +42,8 @@ class JaxTiming(Framework):
     def run_steps(self, steps: Steps) -> tuple[StepsSeen, tuple[Tensor, ...]]:
         """Build the loop, then count what each step compiles; what is sent is not counted.
 
-        Caches are cleared first: what another program had compiled would not be compiled again.
+        Caches are cleared before the first step: what another program, or the build, had compiled
+        would not be compiled again.
         """
         seconds: list[float] = []
 
@@ -240,7 +241,7 @@ _DERIVED = frozenset(
 
 
 def device_times(profiles: Sequence[bytes], runs: int) -> DeviceTimes | None:
-    """Seconds of one of ``runs`` runs, summed over the devices; None if none of them worked.
+    """Mean seconds of ``runs`` runs, summed over the devices; None if no device worked.
 
     ``profiles`` are serialised XSpaces. Raises what jaxlib raises for other bytes.
     """

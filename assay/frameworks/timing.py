@@ -137,11 +137,11 @@ def take_turns(
 ) -> Ending:
     """Run both once, warm them up, then sample A B B A … until ``turns.enough`` says so.
 
-    First runs are the samples where the second program's lasts for ``turns.hopeless_after``. No
-    turn starts that is expected to end after ``most_seconds``, or after twice as many while there
-    are fewer than ``turns.fewest`` samples. First runs that compile are not counted. ``taken`` is
-    called after every two samples of each. A single program is the judged one. Raises what the
-    programs raise.
+    If the second program's first run lasts for ``turns.hopeless_after``, the first runs are the
+    samples. No turn starts that is expected to end after ``most_seconds``, or after twice as many
+    while there are fewer than ``turns.fewest`` samples. First runs that compile do not count
+    towards these seconds. ``taken`` is called after every two samples of each. A single program is
+    the judged one. Raises what the programs raise.
     """
     start = clock()
     for runner in runners:
@@ -179,8 +179,8 @@ def take_turns(
 def _warmed_up(runners: Sequence[Runner], most_seconds: float, clock: Clock) -> bool:
     """Warm up the runners; whether samples are then long enough for the clock.
 
-    A long run needs no warm-up, and leaves no time for it. Nor does one that is many times as long
-    as the other: few samples decide.
+    A long run needs no warm-up, and leaves no time for it. A run that is many times as long as the
+    other needs none either: few samples decide.
     """
     if sum(runner.next for runner in runners) >= _SHARE_OF_A_LONG_RUN * most_seconds:
         return True
@@ -202,7 +202,7 @@ def clock_step(clock: Clock) -> float:
 
 
 def ready_to_trace(tools: Framework, program: Program) -> Ready:
-    """A program that each run traces and lowers anew. Caches are cleared between the runs."""
+    """A program that each run traces and lowers anew. Caches are cleared before each run."""
 
     def once() -> float:
         tools.forget()

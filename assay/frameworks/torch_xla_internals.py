@@ -18,8 +18,8 @@ from assay.frameworks.framework import Unsupported
 def import_only() -> str:
     """Import PyTorch/XLA without starting a client, so that a fork may start its own.
 
-    Returns the XLA flags that the import adds, and restores the environment: they are for
-    PyTorch/XLA's own XLA, not for the compilers of other targets.
+    Returns XLA's flags with those that the import adds, and restores ``XLA_FLAGS``: the added ones
+    are for PyTorch/XLA's own XLA, not for the compilers of other targets.
     """
     on_tpu = "tpu" in os.environ.get("JAX_PLATFORMS", "").split(",")
     os.environ.setdefault("PJRT_DEVICE", "TPU" if on_tpu else "CPU")

@@ -54,7 +54,7 @@ class BufferAssignment:
     def slice_of(self, instruction: Instruction, path: tuple[int, ...] = ()) -> Slice | None:
         """Where the value at a position lies; None if the assignment does not name it.
 
-        The assignment leaves out what only gives another's value another name, and what a loop
+        The assignment leaves out values that only rename another value, and values that a loop
         carries but never changes.
         """
         value: Value | None = Value(instruction, path)

@@ -73,9 +73,9 @@ def canonical(module: Module) -> StepGraph:
 
 
 def untie_tokens(flow: Flow, computation: Computation) -> None:
-    """Make every coalesced collective read its token as a whole, and so the token's next value.
+    """Let each coalesced collective itself read the token, and the next token the collective.
 
-    PyTorch/XLA's token is a scalar, a parameter or such a product. It is known only by both of its
+    PyTorch/XLA's token is a scalar: a parameter or a product. It is known only by both of its
     uses: it is an addend of one operand, and a factor of an element of that operand's result. (That
     it is zero cannot be seen in the graph.) Which operand it is must not matter here, nor which of
     several products of one token is met first.
@@ -101,7 +101,10 @@ def untie_tokens(flow: Flow, computation: Computation) -> None:
 
 
 def _untied(flow: Flow, group: int, at: int, tokens: Container[int]) -> int | None:
-    """The one token that was an addend of the operand; the collective itself reads it now."""
+    """The one token that was an addend of the operand, which the collective itself reads now.
+
+    None if there is not exactly one.
+    """
     members = flow.nodes[group].inputs
     operand, where = members[at]
     added = flow.nodes[operand]
@@ -134,7 +137,7 @@ def _is_scalar(shape: Shape) -> bool:
 
 
 def _through(flow: Flow, number: int, passed: Container[str]) -> int:
-    """The node that a chain of such operations begins at."""
+    """The node before a chain of operations with the opcodes in ``passed``."""
     while flow.nodes[number].opcode in passed:
         number = flow.nodes[number].inputs[0][0]
     return number

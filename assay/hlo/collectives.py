@@ -88,7 +88,7 @@ def _written(computation: Computation) -> Iterator[Instruction]:
 def _opcode(instruction: Instruction, devices: int | None) -> str:
     """The operation; an all-reduce of which each device keeps its own part is a reduce-scatter.
 
-    So a TPU writes one: a fusion of an all-reduce and the slice of it.
+    A TPU writes a reduce-scatter as a fusion of an all-reduce and a slice of its result.
     """
     opcode = instruction.opcode.removesuffix(_START)
     computation = instruction.computation

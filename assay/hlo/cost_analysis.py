@@ -45,8 +45,8 @@ class CostAnalysis:
 
     An operation that an asynchronous start begins costs nothing, because it overlaps other work.
     The instructions of ``asynchronous`` cost nothing either: they start or await such an operation,
-    but their opcodes do not show it. A conditional counts its most expensive branch. A loop counts
-    its body and condition times their trips.
+    but their opcodes do not show it. A conditional counts the most operations and the most bytes of
+    any of its branches. A loop counts its body and condition times their trips.
     """
 
     def __init__(
@@ -123,9 +123,9 @@ class Traffic:
 def traffic_inside(carrier: Instruction) -> Traffic:
     """What a fusion, or the computation that a start begins, reads and writes.
 
-    Each parameter is read at most once as a whole. A parameter that is a result in the operand's
-    own buffer is not read for that, nor for a collective: so a TPU passes on what an asynchronous
-    collective works on.
+    Each parameter is read at most once as a whole. A parameter that is itself a result, in the
+    operand's own buffer, does not count as read, neither as that result nor by a collective. This
+    is how a TPU passes on the arrays of an asynchronous collective.
     """
     (computation,) = carrier.called
     results = list(_results(computation.root))

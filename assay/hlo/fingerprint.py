@@ -107,7 +107,8 @@ def fingerprint(module: Module) -> str:
     """Hex digits that differ between modules that are different programs.
 
     The digits are equal for modules that differ only in names, ids, channel ids, source lines, dead
-    code, the order of computations and the order of instructions that no schedule fixes.
+    code, a backend's estimates and autotuning choices (`_NOISE`), the order of computations, the
+    order of instructions that no schedule fixes and the operand order of commutative operations.
     Instructions of equal digests are only counted: the digits do not show which of two equal
     copies is read. Compare fingerprints of one XLA version only. Another version writes other
     attributes for the same program.

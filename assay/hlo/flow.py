@@ -2,7 +2,8 @@
 
 An element taken from a tuple is the value that was put in. A coalesced collective is a node with
 its operands as unordered members, and one node for each element of its result, which reads its own
-operand and the collective. Constants of one label are one node. Unused values are left out.
+operand and the collective. `assay.hlo.canonical` makes constants of one label one node and leaves
+out unused values.
 """
 
 from collections.abc import Mapping, Sequence
@@ -26,7 +27,7 @@ PLACE_SIZE: Final = 8
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Colours:
-    """A colour for each node: of what it is computed from, and of that and of what it is for."""
+    """Colours of each node: ``values`` by what it is computed from, ``whole`` also by its users."""
 
     values: Sequence[bytes]
     whole: Sequence[bytes]

@@ -101,7 +101,10 @@ def _by_operation(
 def _by_update(
     instruction: Instruction, operands: Sequence[Shape], result: Shape
 ) -> Iterator[HostTransfer]:
-    """An update in place moves the update; one into other memory moves the base too."""
+    """An update in place moves the update; an update into other memory moves the base.
+
+    Into device memory, an update that lies on the host moves too.
+    """
     # scatter: n bases, the indices, n updates; dynamic-update-slice: base, update, indices
     scatters = instruction.opcode == "scatter"
     first_update = (len(operands) - 1) // 2 + 1 if scatters else 1

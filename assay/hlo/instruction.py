@@ -23,14 +23,15 @@ _ELEMENT_TYPES: Final = dict(enumerate(_PRIMITIVE_TYPES.split(), start=1))
 
 
 _MOST_ELEMENTS: Final = 2**60
-"""Bytes of an array, of at most 128 bits an element, then fit in 64 bits, as those of XLA do."""
+"""Bytes of an array, of at most 64 bits an element, then fit in 64 bits, as those of XLA do."""
 
 
 def read_shape(message: Message) -> Shape:
     """The shape that a ShapeProto describes.
 
     Raises:
-        MalformedModule: the element type is none that XLA is known to have.
+        MalformedModule: the element type is none that XLA is known to have, or the memory space,
+            a size or the number of elements is out of range.
     """
     try:
         name = _ELEMENT_TYPES[message.element_type]
@@ -95,6 +96,9 @@ class WindowDimension:
         """Pairs of an output and a tap of the window that read an element of the base.
 
         The others read padding or the holes of a dilated base, and need no arithmetic.
+
+        Raises:
+            MalformedModule: the window has more than ``_MOST_TAPS`` taps.
         """
         if self.size > _MOST_TAPS:
             raise MalformedModule(f"got a window of {self.size} taps, wanted at most {_MOST_TAPS}")
@@ -258,7 +262,7 @@ class Instruction:
 
     @property
     def integer(self) -> int | None:
-        """The value of a scalar integer constant; None for anything else."""
+        """The value of a scalar integer constant of 8 bits or more; None for anything else."""
         if self.opcode != "constant" or self.shape.dimensions:
             return None
         held = self.shape.integer_range

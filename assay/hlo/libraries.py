@@ -1,8 +1,8 @@
 """What XLA's CPU compiler leaves to libraries, and the most that those allocate by themselves.
 
 The compiler's report of memory and its buffer assignment have no bytes of theirs. YNNPACK computes
-the fusions of kind ``kCustom``: some of the results inside whole, some in tiles, as its scheduler
-finds, which nothing in the module tells. The bound is therefore all of them at once, in 32 bits
+the fusions of kind ``kCustom``. Its scheduler computes some of the results inside whole and some in
+tiles, and the module does not show which. The bound is therefore all of them at once, in 32 bits
 where floats are narrower, and a copy of what a product or a convolution reads. Eigen and YNNPACK
 both may lay out every window of a convolution. docs/cpu-memory.md has the measurements.
 
@@ -46,8 +46,8 @@ class _Held:
     def by(self, computation: Computation) -> int:
         """The most that the libraries that a computation calls hold at once.
 
-        XLA's CPU client runs at once what does not wait for one another. Chains of calls, each of
-        which waits for the one before, hold no more than their largest each.
+        XLA's CPU client runs calls at the same time if none waits for another. A chain of calls,
+        each of which waits for the one before, holds no more than its largest call.
         """
         if computation not in self._known:
             self._known[computation] = self._by_chains(computation)

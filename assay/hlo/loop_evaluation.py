@@ -9,7 +9,6 @@ from typing import Final
 
 from assay.hlo.instruction import Instruction
 from assay.hlo.values import Value, origin
-from assay.model.module import Shape
 
 _AT_MOST: Final = 10_000
 """Iterations that are tried."""
@@ -70,7 +69,7 @@ class Budget:
         self._left = scalars
 
     def spend(self, scalars: int) -> None:
-        """Raise NotEvaluated if so many were too many."""
+        """Take so many scalars from the budget; raise NotEvaluated if fewer are left."""
         self._left -= scalars
         if self._left < 0:
             raise NotEvaluated(f"the module's loops compute more than {MOST_SCALARS} scalars")
@@ -124,15 +123,19 @@ def _evaluate(value: Value, state: Mapping[Path, int], known: dict[Value, int | 
         if operation is None:
             raise NotEvaluated(f"a scalar comes from {instruction.opcode}, which is not followed")
         operands = [_evaluate(operand, state, known) for operand in value.operands]
-        found = _wrapped(operation(*operands), instruction.shape)
+        found = _held(operation(*operands), instruction)
     known[value] = found
     return found
 
 
-def _wrapped(number: int, shape: Shape) -> int:
-    """The number as the type holds it."""
+def _held(number: int, instruction: Instruction) -> int:
+    """The number as the type of the result holds it.
+
+    A truth value is true for any number but 0: XLA converts so, and adds two of them by "or".
+    """
+    shape = instruction.shape
     if shape.element_type == "pred":
-        return number & 1
+        return number & 1 if instruction.opcode == "not" else int(number != 0)
     held = shape.integer_range
     if held is None:
         raise NotEvaluated(f"a scalar is {shape}, no integer")

@@ -152,7 +152,7 @@ class Computation:
 
     @cached_property
     def readers(self) -> Mapping[int, Sequence[int]]:
-        """For the id of each result that is read, the positions of the instructions that do."""
+        """The positions of the instructions that read each result, by its id, if any read it."""
         found: dict[int, list[int]] = {}
         for position, outline in enumerate(decode_all(OUTLINE, self.encoded)):
             for operand in outline.operand_ids:

@@ -30,7 +30,10 @@ _COPIES: Final = opcodes(
 
 @dataclass(frozen=True, slots=True)
 class _Span:
-    """Part of a computation's schedule: after one instruction, before another; None is its end."""
+    """Part of a computation's schedule: after one instruction, before another.
+
+    None stands for the beginning, or the end, of the schedule.
+    """
 
     computation: Computation
     after: Instruction | None = None
@@ -186,7 +189,7 @@ def chains_of_fusions(
 ) -> Iterator[tuple[Sequence[Instruction], Instruction]]:
     """Fusions that together are one collective, each fed by an earlier one, and the collective.
 
-    So a TPU writes an asynchronous collective: the first fusion begins it, others compute
+    This is how a TPU writes an asynchronous collective: the first fusion begins it, others compute
     meanwhile, and the last awaits it. All name the same channel.
     """
     channels = defaultdict[int, list[tuple[Instruction, Instruction]]](list)

@@ -39,8 +39,8 @@ _NO_SHAPE: Final = Shape(element_type="opaque")
 class _Moment:
     """The groups of logical buffers that share memory and are alive after an event.
 
-    A group also has the buffers that join it later. ``levels`` are the bytes alive after each event
-    of the heap.
+    A group also has the buffers that join it later. ``levels`` are the bytes alive before the first
+    event of the heap and after each.
     """
 
     nbytes: int

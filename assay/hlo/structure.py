@@ -42,8 +42,9 @@ _CALLERS: Final = _CALLED.keys() | {"conditional"}
 _INLINED: Final = opcodes("async-start fusion")
 _MOST_INLINED: Final = 4
 """An analysis of a fusion looks into the fusions inside of it, each time that one is called. XLA
-gives each of them a computation of its own, so that this adds up to the module's instructions;
-4 times as many is where a chain of computations that call one another twice is refused."""
+gives each of them a computation of its own, so that this adds up to the module's instructions. At
+more than 4 times as many, and `_INLINED_FREE` more, a module is refused: a chain of computations of
+which each calls the next one twice, for example."""
 _INLINED_FREE: Final = 100_000
 _Callee = tuple[int, int]
 """How many parameters a computation has, and its instructions with those that it inlines."""
@@ -53,8 +54,8 @@ def check(module: "Module") -> None:
     """Raise InconsistentModule unless the module's graph is one that XLA could have written.
 
     Operands come before their users, called computations before their callers, so that there is no
-    cycle. (`fingerprint` checks the control predecessors, which no other analysis reads.) Ids are
-    unique, and what they refer to is there. Every instruction has the operands and computations
+    cycle. (`fingerprint` and `flow` check the control predecessors.) Ids are unique, and what they
+    refer to is there. Every instruction has the operands and computations
     that its opcode needs, every computation its root and parameters numbered from 0. A schedule
     names instructions of its computation, each once.
     """

@@ -309,7 +309,7 @@ def executions(module: Module, trips: TripCounter) -> Mapping[Computation, Execu
     for computation in reversed(module.computations):  # callers come after what they call
         for instruction in computation.calls if computation in counts else ():
             factors: Sequence[int | None] = [1] * len(instruction.called)
-            if instruction.opcode == "while":  # runs its body, then its condition once more
+            if instruction.opcode == "while":  # runs its condition once more than its body
                 count = trips.count(instruction).trips
                 factors = [count, None if count is None else count + 1]
             at_most = instruction.opcode == "conditional"

@@ -105,8 +105,8 @@ def behind(value: Value) -> Value:
 def origin(value: Value) -> Value:
     """The value behind tuples, copies, barriers, calls and fusions, which only pass it on.
 
-    Ends at an instruction that computes, at a while or conditional, at a constant, or at a
-    parameter of the computation that ``value`` started in.
+    Ends at an instruction that computes, at a bitcast, at a while or conditional, at a constant, or
+    at a parameter of the computation that ``value`` started in.
     """
     return last(value, _same)
 

@@ -129,7 +129,7 @@ class Child:
             raise
 
     def answers_first(self, other: IO[bytes], timeout_seconds: float) -> bool:
-        """Wait until it sends something, or there is something to read of the other stream.
+        """Wait until the child or the other stream has something to read; whether the child has.
 
         Raises:
             TimeoutError, MemoryExceeded: as ``receive``.
@@ -172,7 +172,7 @@ class Child:
             os.killpg(self.pid, signal.SIGKILL)
         self._process.wait()
         for stream in (self._process.stdin, self._process.stdout, self._stderr):
-            # A request that a dead child did not read is still in the buffer.
+            # The pipe to a dead child is broken.
             with contextlib.suppress(BrokenPipeError):
                 if stream is not None:
                     stream.close()
@@ -181,11 +181,14 @@ class Child:
 
 def how_it_ended(code: int) -> str:
     """``SIGABRT``, or ``exit status 3``, of a process's exit code as ``subprocess`` gives it."""
-    return signal.Signals(-code).name if code < 0 else f"exit status {code}"
+    if code >= 0:
+        return f"exit status {code}"
+    known = {each.value: each.name for each in signal.Signals}  # not the real-time signals
+    return known.get(-code, f"signal {-code}")
 
 
 def is_kill(ended: str) -> bool:
-    """Whether something outside of the process ended it; ``ended`` is of `Child`, with a tail."""
+    """Whether SIGKILL ended the process; ``ended`` is as ``with_stderr_tail`` says it."""
     return ended.partition(";")[0].endswith(signal.SIGKILL.name)
 
 
@@ -236,7 +239,7 @@ def read(
     Raises:
         TimeoutError: the whole frame did not arrive in that time.
         MemoryExceeded: the other side held too much.
-        EOFError: the other side is gone, or announces a longer frame.
+        EOFError: the other side is gone, or announces a frame longer than ``most_bytes``.
     """
     deadline = None if timeout_seconds is None else time.monotonic() + timeout_seconds
     (length,) = _LENGTH.unpack(_exactly(stream, _LENGTH.size, deadline, watch))

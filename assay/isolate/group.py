@@ -25,7 +25,7 @@ _HELLO_SECONDS: Final = 10.0
 _LATE_SECONDS: Final = 2.0
 _MOST_BYTES: Final = 2**26
 GRACE_SECONDS: Final = 5.0
-"""How long a program may run on after another process has failed: it may wait for that one."""
+"""How long a program may run on after another process failed, for which it may be waiting."""
 # A machine that vanishes closes no connection: its silence ends it after about 30 s.
 _KEEP_ALIVE: Final = (
     (socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1),
@@ -59,7 +59,10 @@ class Group:
         ``program_seconds`` is the time limit of a program, in each process.
 
         Raises:
-            WrongValue: the port is in use, or other processes came than were announced.
+            WrongValue: the port is in use, process 0 does not listen, or the processes that came
+                are not those that were announced.
+            ProcessLost: process 0 is gone.
+            TimeoutError: what listens at process 0's address says nothing.
         """
         self.process = process
         self._program_seconds = program_seconds
@@ -77,7 +80,7 @@ class Group:
             raise WrongValue(word.content.decode())
 
     def exchange(self, step: str, content: bytes = b"", *, failed: bool = False) -> list[Word]:
-        """Say a word at a step, and wait for that of every process; in the order of processes.
+        """Say a word at a step. Returns the words of all processes, in the order of processes.
 
         Raises:
             ProcessLost: a process is gone, or at another step.
@@ -88,7 +91,7 @@ class Group:
         return [self._heard(index, step) for index in self._waiting]
 
     def receive(self, child: Child, seconds: float) -> bytes:
-        """The child's next frame; if another process failed at this step, one that comes soon.
+        """The child's next frame, within ``GRACE_SECONDS`` once another process has failed.
 
         Raises:
             TimeoutError, MemoryExceeded, EOFError: as ``Child.receive``.
@@ -106,7 +109,7 @@ class Group:
         return child.receive(max(0.0, deadline - time.monotonic()))
 
     def close(self) -> None:
-        """Leave. Process 0 waits until the others have heard its last word."""
+        """Leave. Process 0 waits until the others have left too, for at most 10 s."""
         for stream in (self._reader, self._writer):
             with contextlib.suppress(OSError):
                 stream.close()
@@ -164,7 +167,7 @@ def free_port(host: str) -> int:
 
 
 def _listener(host: str, port: int) -> socket.socket:
-    """A socket on all interfaces, or on that of a loopback address alone."""
+    """A socket on all interfaces; for a loopback address, on this address alone."""
     if is_loopback(host):
         family = socket.AF_INET6 if ":" in host else socket.AF_INET
         return socket.create_server((host, port), family=family)
@@ -268,14 +271,14 @@ class _Relay(threading.Thread):
                     f"got process {index} of {count}{'' if is_new else ' twice'}, wanted each "
                     f"INDEX once and the COUNT of process 0, {self._count}, for all processes"
                 )
-                # It is told too, and so are those that come late.
+                # A refused process is told why, as are those that come late.
                 index = -1 - len(self._readers)
                 deadline = min(deadline, time.monotonic() + _LATE_SECONDS)
             self._readers[index], self._writers[index] = reader, writer
         return refused
 
     def _pump(self, index: int) -> None:
-        """Pass the words of one process on, and at last that it left."""
+        """Pass the words of one process on. When its connection ends, say that it left."""
         for word in _words(self._readers[index]):
             self._pass_on(msgspec.structs.replace(word, source=index))
         self._pass_on(Word(step=_LEFT, source=index))
@@ -285,7 +288,7 @@ class _Relay(threading.Thread):
             self._order += 1
             payload = msgspec.msgpack.encode(msgspec.structs.replace(word, order=self._order))
             for writer in self._writers.values():
-                # That one has left, and its own pump says so.
+                # The process of this writer has left, and its own pump says so.
                 with contextlib.suppress(OSError, ValueError):
                     write(writer, payload)
 
@@ -298,5 +301,5 @@ def _words(reader: IO[bytes]) -> Iterator[Word]:
 
 
 def first_failure(words: Sequence[Word]) -> Word | None:
-    """The word of the process that failed first."""
+    """The word of the process that failed first; None if none failed."""
     return min((word for word in words if word.failed), key=lambda word: word.order, default=None)

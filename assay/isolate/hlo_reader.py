@@ -1,7 +1,7 @@
 """``python -m assay.isolate.hlo_reader``: reads a file of HLO in a process of its own.
 
 The file may come from anybody. XLA's parsers of text abort on some of it, and a file can be made so
-that reading takes all time or memory. The process ends then, and not the one that asked.
+that reading takes all time or memory. Then this process ends, and not the one that asked.
 """
 
 import os
@@ -48,8 +48,9 @@ class Question(msgspec.Struct, frozen=True, kw_only=True):
 class Reading(msgspec.Struct, frozen=True, kw_only=True):
     """What is known of a file of HLO.
 
-    ``summaries`` has one for each platform if the module is to be read as it stands, else it is
-    empty, and ``obstacles`` say for each platform why the module cannot be compiled again.
+    If the module is to be read as it stands, ``summaries`` has one for each platform. Else
+    ``obstacles`` say for each platform why the module cannot be compiled again, or "" if it can.
+    ``memory`` is None if the module is not read, or its file has no buffer assignment.
     """
 
     file: HloFile
@@ -72,7 +73,8 @@ def read_hlo(
 ) -> Reading:
     """What ``data`` holds; errors call the file ``name``.
 
-    A scheduled module is read as it stands for each platform, unless ``compile_it``.
+    With ``as_is`` the module is read as it stands for each platform. So is a scheduled module,
+    unless ``compile_it``.
 
     Raises:
         NoModule: it holds none, only a part of one, or one that cannot be read as it stands.

@@ -1,4 +1,4 @@
-"""Memory of a child process: what it may use, what it uses, and whether the kernel took it.
+"""Memory of a child process: what it may use, what it uses, and whether the kernel killed it.
 
 Linux only: elsewhere nothing is limited. A limit of the address space (RLIMIT_AS, RLIMIT_DATA)
 would count what compilers reserve and never touch, and a program that meets it fails by an error of
@@ -22,7 +22,7 @@ _GIB: Final = 2**30
 # A pytest process holds 0.13 GiB, and a child that has compiled two suites for three targets 0.64
 # GiB; up to two children are idle while a third one works (`docs/limits.md`).
 _BESIDE_A_PROGRAM_BYTES: Final = 2 * _GIB
-# No jax process starts with less, so a lower limit would judge nothing.
+# The limit counts the child itself too, so a much lower one leaves too little for a program.
 _LEAST_BYTES: Final = 2 * _GIB
 # For the kernel, its page cache, and what is allocated between two looks (`docs/limits.md`).
 _USED_SHARE: Final = 0.9
@@ -74,7 +74,7 @@ def usual_limit(environment: Mapping[str, str] = os.environ) -> MemoryLimit | No
 
 
 def machine_bytes() -> int | None:
-    """The memory of this machine, or of the cgroup that this process is in, if that is less."""
+    """The memory of this machine, or its cgroup's limit if that is less; None if unreadable."""
     try:
         (line,) = (
             line
@@ -143,7 +143,7 @@ class Watch:
         if start < self._next:
             return
         resident = sum(pages for _, pages in _processes(self._session)) * _PAGE_BYTES
-        # Resident pages that forks share are counted twice: only then the exact sum is worth it.
+        # This sum counts pages that forks share twice. The exact one is slow: only above the limit.
         used = resident if resident <= self._limit.nbytes else held_bytes(self._session)
         if used > self._limit.nbytes:
             raise MemoryExceeded(used, self._limit)
@@ -153,7 +153,7 @@ class Watch:
 
 
 def held_bytes(session: int) -> int:
-    """The memory that only ends with the session's processes: without files, shared pages once."""
+    """The memory that is freed when the session's processes end: no files, shared pages once."""
     return sum(held_bytes_of(pid) for pid, _ in _processes(session))
 
 
@@ -170,7 +170,7 @@ def _processes(session: int) -> Iterator[tuple[str, int]]:
 
 
 def held_bytes_of(pid: str) -> int:
-    """The memory of one process that ends with it; its part of shared pages."""
+    """The memory that is freed when one process ends; of shared pages, its share."""
     kib = {"Pss_Anon": 0, "Pss_Shmem": 0, "SwapPss": 0}
     with contextlib.suppress(OSError):
         for line in (_PROC / pid / "smaps_rollup").read_text().splitlines()[1:]:

@@ -28,8 +28,9 @@ class NotPortable(WrongValue):
 class Request(msgspec.Struct, frozen=True, kw_only=True):
     """A variant to measure, pickled as `pickled` does.
 
-    With ``most_seconds`` its growing loop is timed, for at most so long. With ``turns``, pickled as
-    well, its runs are timed, in turns with those of the ``reference`` if there is one.
+    With ``most_seconds`` alone its growing loop is timed, for about that long. With ``turns``,
+    pickled as well, it is timed for about ``most_seconds``, in turns with the ``reference`` if
+    there is one.
     """
 
     program: bytes
@@ -43,10 +44,10 @@ class Answer(msgspec.Struct, frozen=True):
 
     ``crash`` says where Assay itself failed, and ``trace`` is the traceback. ``failure`` is of a
     program that could not be loaded. ``died`` says what ended the process of the program, if that
-    was a fork of the child. More answers to the same request follow one that is not ``final``: it
-    holds the times so far, or names the stage that begins by the failure that would be its own
-    (None is Assay's own work), with the evidence that is to be kept if the stage fails. One that
-    ``asks`` waits for a frame: ``RUN`` lets the program run, and any other does not.
+    was a fork of the child. An answer that is not ``final`` is followed by others. It holds the
+    times so far, or says that a stage begins: ``stage`` is the kind of failure if this stage fails
+    (None in Assay's own work), and ``evidence`` is kept in this case. After an answer that
+    ``asks``, the child waits for a frame: ``RUN`` lets the program run, and any other does not.
     """
 
     evidence: Evidence | None = None
@@ -88,7 +89,7 @@ def pickled(workload: Workload, variant: Variant, target: str) -> bytes:
     Raises:
         NotPortable: the workload holds something that cannot be pickled.
     """
-    # Only this variant is sent: another's fault is not its own, and forty variants need not travel.
+    # Only this variant is sent: it must not fail by another's fault, and forty need not travel.
     alone = Variant(name=variant.name, role=variant.role, program=variant.program)
     if isinstance(variant, SizedVariant):
         alone = SizedVariant(
@@ -156,7 +157,7 @@ class _Pickler(cloudpickle.Pickler):  # type: ignore[misc]  # cloudpickle has no
 
     def reducer_override(self, obj: Any) -> Any:
         if type(obj).__name__ == "Device" and type(obj).__module__.startswith("jaxlib"):
-            # Shardings and meshes hold devices: which one of this machine's it is.
+            # Shardings and meshes hold devices. Each is sent as its number on this machine.
             number = [each.id for each in obj.client.devices()].index(obj.id)
             return _device, (number,)
         if type(obj).__name__ != "PjitFunction":

@@ -143,8 +143,8 @@ class Observer:
     def _answers(self, request: Request, patience: Callable[[], float]) -> Iterator[Answer]:
         """The answers to a request, of which the last one is final, or says how the child ended.
 
-        A program has one time limit for all its stages, and after it asked another one. Times have
-        one from each answer to the next, of as many seconds as ``patience`` says then.
+        A program has one time limit for all its stages. The limit starts anew after an answer that
+        asks, or that holds times; it is then as many seconds as ``patience`` says.
         """
         self._killed = ""
         child = self._running()
@@ -271,9 +271,10 @@ def _times_request(pair: TimedPair) -> Request:
 
 
 def _hopeless_after(pair: TimedPair, latest: Times) -> float:
-    """The seconds that the judged variant's first run may last; infinite while it does not run.
+    """The seconds that the judged variant's first run may last.
 
-    To end the run ends the process, so it may last at least a second.
+    Infinite while something else runs, or if nothing bounds the run. At least a second, because
+    the process ends with the run.
     """
     reference, after = latest.reference.first, pair.turns.hopeless_after
     is_first_run = (

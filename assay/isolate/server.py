@@ -83,7 +83,7 @@ def _answer(answers: IO[bytes], request: bytes, requests: IO[bytes] | None = Non
     def agree(seen: Evidence) -> bool:
         if requests is None:
             return True
-        # While it waits, it may be ended with the process that runs the program with it.
+        # While it waits, another process of the group may die and end this one too.
         stage = FailureKind.EXECUTION
         write(answers, encoded(Answer(evidence=seen, stage=stage, asks=True, final=False)))
         return read(requests, None) == RUN
@@ -141,7 +141,8 @@ def _answer_in_fork(request: bytes, requests: IO[bytes], answers: IO[bytes]) -> 
             answer = pipe.read()
         _, status = os.waitpid(process, 0)
     code = os.waitstatus_to_exitcode(status)
-    return encoded(Answer(died=how_it_ended(code))) if code else answer
+    # A program that calls sys.exit(0) ends without an answer.
+    return answer if answer and not code else encoded(Answer(died=how_it_ended(code)))
 
 
 def _answer_and_exit(

@@ -1,8 +1,9 @@
 """An observer whose child runs every program together with the children of other processes.
 
 For each program, the processes take the same steps. ``start``: whether a new child is needed; if
-one needs it, all start one, and these form a new group of ``jax.distributed``. ``ready``: the
-program is compiled; it runs only if all have compiled the same. ``ended``: what each has measured.
+one needs it, all start one, and these form a new group of ``jax.distributed``. ``started``, only
+then: whether each child started. ``ready``: the program is compiled; it runs only if all have
+compiled the same. ``ended``: what each has measured.
 All processes then know the same evidence. A child that dies costs its program, as in one process.
 """
 
@@ -94,7 +95,7 @@ class GroupObserver(Observer):
             own = super().observe(workload, variant, before.target, growth_seconds)
         except ObservationError as error:
             fault = str(error)
-        # One that ended early is at the first step all the same.
+        # A program that ended before it asked must take the step ``ready`` too.
         if not self._agreed:
             self._agree(None)
         if self._differs:
@@ -123,7 +124,7 @@ class GroupObserver(Observer):
         """Start a new child in all processes, if one of them needs it."""
         needed = self._child is None or not self._child.is_alive
         host = self.group.process.host
-        # Of each group a new one: the last group's port may not be free yet.
+        # Each group gets a new port: that of the last group may not be free yet.
         offer = free_port(host) if self.group.process.index == 0 else 0
         words = self._exchange("start", msgspec.json.encode((needed, offer)))
         asked = [msgspec.json.decode(word.content, type=tuple[bool, int]) for word in words]
@@ -200,7 +201,7 @@ def merged(own: Evidence, shares: Sequence[Share], first: Word | None) -> Eviden
 
 
 def _digest(seen: Evidence) -> str:
-    """Of the results; those of a program that gives none are equal."""
+    """A digest of the results, equal for all programs without results."""
     values = sha256()
     for tensor in seen.values or ():
         values.update(repr((tensor.path, tensor.dtype, tensor.shape)).encode() + tensor.data)

@@ -16,7 +16,8 @@ _Age = tuple[tuple[Version, ...], tuple[tuple[str, Version, str], ...]]
 def age(versions: Mapping[str, str]) -> _Age:
     """A sort key: the older the toolchain, the smaller.
 
-    The compiler's own package decides; the remaining versions only make the order total.
+    The first package of ``_ORDER`` whose version differs decides. All versions follow, only to make
+    the order total.
     """
     leading = tuple(_version(versions.get(name, "")) for name in _ORDER)
     rest = tuple((name, _version(text), text) for name, text in sorted(versions.items()))
@@ -35,7 +36,8 @@ def no_newer(
 ) -> tuple[BaselineNumber, ...]:
     """The numbers of toolchains no newer than this one: the oldest first, its own ones last.
 
-    A toolchain whose compiler is the same age counts as older, whatever else differs.
+    A toolchain with equal versions of the packages in ``_ORDER`` counts as no newer, whatever else
+    differs.
     """
     compiler, _ = age(versions)
     older = (number for number in numbers if age(number.toolchain)[0] <= compiler)
@@ -65,9 +67,9 @@ def against_baseline(
     """Judge a number that should be small. A missing baseline fails.
 
     On the baseline's own toolchain any change counts. On another one a change within ``tolerance``
-    (a share) passes; a larger number fails, and a smaller one is ``improved``. There the number
-    must also be within the tolerance of the best of ``earlier``, the numbers of all toolchains up
-    to this one, oldest first. Otherwise many small steps would pass one by one.
+    (a share) passes; a larger number fails, and a smaller one is ``improved``. On another toolchain
+    the number must also be within the tolerance of the best of ``earlier``, the numbers of all
+    toolchains up to this one, oldest first. Otherwise many small steps would pass one by one.
     """
     if baseline is None:
         stored_for = f"{device} and this toolchain" if device else "this toolchain"

@@ -21,9 +21,9 @@ _PASSED = (Outcome.PASSED, Outcome.IMPROVED)
 def judge(claim: Claim, case: Case) -> Finding:
     """The claim's finding. An exception is never a pass: Assay's own is an error, others fail.
 
-    A finding that passes without a measurement and a limit is an error, and so is a number that is
-    not finite. Only a failed claim may measure infinity. A failure that is this machine's, which
-    has too little memory, leaves the claim inconclusive.
+    A finding that passes without a measurement, or without a limit, is an error. So is a number
+    that is not finite, but a failed claim may measure infinity. If the program failed because this
+    machine has too little memory, the claim is inconclusive.
     """
     try:
         finding = claim.judge(case)
@@ -159,11 +159,12 @@ def _next_step(entry: KnownDefect, variant: str) -> str:
 def judge_negative_control(claim: Claim, case: Case, variants: Iterable[Case] = ()) -> Finding:
     """The verdict on the detector: ``passed`` only if this negative control fails the claim.
 
-    The control must fail it by a measurement, or with the kind of failure that its variant names.
-    A control that passes, or fails for another reason, is ``failed``; so is one that is not judged
-    although one of its ``variants`` can be judged. An inconclusive time does not count as not
-    judged: one of the two can be too noisy to decide. A claim on a baseline needs the baseline of
-    the reference variant.
+    The control must fail it by a measurement. If its program fails, that must be the kind of
+    failure that its variant names. A control that passes, or fails for another reason, is
+    ``failed``; so is one that is not judged although one of its ``variants`` can be judged. An
+    inconclusive time does not count as not judged: one of the two can be too noisy to decide. A
+    claim on a baseline needs the baseline of the reference variant; without it the verdict is
+    ``inconclusive``.
     """
     finding = _judge_control(claim, case)
     outcome = finding.outcome

@@ -155,7 +155,8 @@ def _ranges(
 ) -> tuple[str, tuple[str, ...]]:
     """The package whose versions separate the two, and its ranges: a specifier for each run.
 
-    It is the package that the entry names, else the compiler's, else jax.
+    The package is the first that the entry names, or the compiler's if it names none. If that
+    package does not separate them, it is jax. Without a package that does, there are no ranges.
     """
     target = (*shown, *others)[0].trial.target
     compiler = "libtpu" if target.startswith("tpu") else "jaxlib"
@@ -187,6 +188,6 @@ def _specifiers(inside: set[Version], outside: set[Version], listed: SpecifierSe
 
 
 def _bound(operator: str, before: Version, at_most: Version, listed: SpecifierSet) -> str:
-    """A listed bound that lies after one version, and at another at the latest."""
+    """A listed bound above ``before`` and not above ``at_most``; empty if there is none."""
     bounds = (each for each in listed if each.operator == operator)
     return next((str(b) for b in bounds if before < Version(b.version) <= at_most), "")

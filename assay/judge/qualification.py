@@ -201,9 +201,10 @@ def _accepted(
 
 
 def exit_code(features: Sequence[Feature], ending: Ending) -> ExitCode:
-    """0 only if every required feature passed, none failed, and the run was complete.
+    """0 only if every required feature passed, none failed, and the run ended without a fault.
 
-    A feature that passed without verdicts that hold is a fault of Assay.
+    At least one feature must pass. A run that was cut short keeps its own code. A feature that
+    passed without verdicts that hold is a fault of Assay.
     """
     if ending.cut_short is not None:
         return ending.cut_short

@@ -20,7 +20,8 @@ class Point:
 class Step:
     """A change between two releases.
 
-    Those between them in ``skipped`` have no number, and ``unmeasured`` were not measured.
+    ``skipped`` are the releases between them that have no number. ``unmeasured`` counts those
+    between them that were not measured.
     """
 
     before: Point
@@ -36,10 +37,10 @@ class Step:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Progress:
-    """What an unfinished search knows: the step lies after one release, and not after another.
+    """What an unfinished search knows: the step lies after ``after``, and not after ``until``.
 
-    Without ``until``, nothing changed up to ``after``; without ``after``, nothing from ``until``
-    on. About ``left`` measurements are left, more if releases have no number.
+    ``until`` is empty if nothing changed up to ``after``. ``after`` is empty if nothing changed
+    from ``until`` on. About ``left`` measurements are left, more if releases have no number.
     """
 
     after: str
@@ -63,7 +64,8 @@ class Bisection:
     """A search over ``versions``, the releases from the older to the newer of ``good`` and ``bad``.
 
     ``points`` are those that were measured, oldest first; ``steps`` have the largest first.
-    ``reason`` says why the search could not begin. ``attribution`` is that of the largest step.
+    ``reason`` says why there is no answer: one end has no number. ``attribution`` is that of the
+    largest step.
     """
 
     subject: str

@@ -68,7 +68,11 @@ def in_words(error: BaseException) -> str:
 
 
 def message_of(error: BaseException) -> str:
-    """``Type: message``, in text that UTF-8 can hold."""
+    """``Type: message``, in text that UTF-8 can hold.
+
+    For ``UsersFault`` and ``FaultElsewhere`` it is the message alone, and for an exception without
+    a message its ``repr``.
+    """
     words = str(error) or repr(error)
     # These messages are complete sentences of Assay's.
     if str(error) and not isinstance(error, UsersFault | FaultElsewhere):
@@ -132,20 +136,24 @@ def check_name(what: str, name: object) -> None:
 
 
 def suite_of(file: str) -> str:
-    """The suite of a test file: its path from the root, with dots for slashes; unique."""
+    """The suite of a test file, unique: its path from the root, with dots for slashes.
+
+    A path that holds a dot, is too long or is no legal name is abridged, and ends with a digest.
+    """
     stem = file.removesuffix(".py")
     dotted = stem.replace("/", ".")
     is_unique = "." not in stem and _SUITE.fullmatch(dotted) and len(dotted) < _MOST
-    return dotted if is_unique else _abridged(stem)
+    return dotted if is_unique else _abridged(stem, "+").lstrip("+-")
 
 
 def legible(text: str) -> str:
     """The text if it can be part of a name, else its letters and a digest of the whole."""
     is_legible = re.fullmatch(r"[\w.+\-<>\[\]]+", text, re.ASCII) and len(text) < _MOST - 20
-    return text if is_legible else _abridged(text)
+    return text if is_legible else _abridged(text, r"+\[\]")
 
 
-def _abridged(text: str) -> str:
+def _abridged(text: str, kept: str) -> str:
+    """The letters, digits and ``kept`` characters (of a class of a regex), and a digest."""
     digest = hashlib.sha256(text.encode(errors="surrogatepass")).hexdigest()[:8]
-    letters = re.sub(r"[^\w+\[\]]+", "-", text, flags=re.ASCII).strip("-")
+    letters = re.sub(rf"[^\w{kept}]+", "-", text, flags=re.ASCII).strip("-")
     return f"{letters[:80]}-{digest}"

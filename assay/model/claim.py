@@ -45,7 +45,10 @@ class Case:
     rerun: Rerun | None = None
 
     def other(self, variant: str) -> Evidence:
-        """The evidence of another variant, one that ``Claim.needs`` names, on the same target."""
+        """The evidence of another variant, one that ``Claim.needs`` names, on the same target.
+
+        Raises MeasurementMissing for a variant that it does not name.
+        """
         if variant not in self.others:
             raise MeasurementMissing(
                 f"got no evidence of variant {variant!r}, wanted it to compare "
@@ -112,7 +115,8 @@ class Claim:
     def judge(self, case: Case) -> Finding:
         """The verdict on one case; ``passed`` only if a measurement was compared with a limit.
 
-        It may raise ``Stopped``; any other exception becomes an ``error`` verdict.
+        It may raise ``Stopped``. Any other exception becomes an ``error`` verdict if Assay's own
+        code raised it, and otherwise ``failed``.
         """
         raise NotImplementedError
 
@@ -195,8 +199,9 @@ class Check:
 
     ``variants`` are shell patterns. ``negative_control`` names variants that must fail the claim by
     a measurement, one for each path of the detector. They are judged on every workload and target
-    on which a variant is judged. If one does not fail the claim, the run fails, and no variant
-    passes there. A ``RerunClaim`` has a negative control of its own.
+    on which a variant is judged. If one passes the claim, or fails it for another reason, the
+    run fails. A variant passes only where all of them fail the claim by a measurement. A
+    ``RerunClaim`` has a negative control of its own.
     """
 
     claim: Claim

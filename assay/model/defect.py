@@ -19,8 +19,9 @@ Bound = int | float | Callable[[Any], int | float | Quantity]
 class Measures:
     """The claim fails with a measurement between two bounds, both included.
 
-    A bound is a number in the claim's unit, or a function of the case. A missing bound is the
-    claim's own limit. A program that runs out of memory is measured by the memory that it needs.
+    A bound is a number in the claim's unit, or a function of the case. Without a bound on one side,
+    every finite measurement that fails the claim is expected there. A program that runs out of
+    memory is measured by the memory that it needs.
     """
 
     least: Bound | None = None
@@ -136,19 +137,19 @@ class KnownDefect:
                 f"got upstream={upstream!r} of a known defect of {self.variants}, wanted an "
                 "Upstream; write Upstream(link='https://…')"
             )
-        if not self.expects or not all(map(self.ways, self.expects)):
+        if not self.expects or () in self.expects.values():
             raise ValueError(
                 f"got a known defect of {self.variants} that expects nothing, wanted how its "
                 "claims fail; write expects={'temp-bytes': Measures(least=…, most=…)} or Fails(…)"
             )
 
     def remedy(self, variant: str) -> str:
-        """The variant to use in place of this one, by the first pattern that matches, or none."""
+        """The variant to use in place of this one, by the first pattern that matches, else ""."""
         found = (name for pattern, name in self.remedies.items() if fnmatchcase(variant, pattern))
         return next(found, "")
 
     def ways(self, claim: str) -> tuple[Expected, ...]:
-        """The expected failures of the claim, by the first pattern that matches."""
+        """The expected failures of the claim, by the first pattern that matches; or none."""
         ways = (each for pattern, each in self.expects.items() if fnmatchcase(claim, pattern))
         found = next(ways, ())
         return found if isinstance(found, tuple) else (found,)

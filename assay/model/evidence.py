@@ -60,8 +60,8 @@ class StepGraph:
 
     ``canonical`` is its fingerprint. ``raw`` is that of `assay.hlo.fingerprint`, which also depends
     on how the graph is written. ``instructions`` counts live instructions other than tuples and
-    their elements; ``duplicate_constants`` of these are redundant. ``operations`` are all but
-    parameters and collectives.
+    their elements; ``duplicate_constants`` of these are redundant. ``collectives`` are the
+    all-gathers, all-reduces and reduce-scatters. ``operations`` are all others but parameters.
     """
 
     canonical: str

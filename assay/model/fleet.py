@@ -34,7 +34,7 @@ class Deviation:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Machine:
-    """A machine compared with the fleet: the ratios of its times, if any, and its deviations."""
+    """A machine compared with the fleet: the ratio of its times, if any, and its deviations."""
 
     run: MachineRun
     ratio: Ratio | None

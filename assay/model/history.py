@@ -48,8 +48,9 @@ class Sample(NamedTuple):
 class Change(NamedTuple):
     """What is different from a run on: the number's level, the verdict, or both.
 
-    ``before`` is the last sample before ``after`` that says something. ``levels`` are the medians
-    before and after a change point, ``verdicts`` those that differ.
+    ``before`` is the last sample before ``after`` that has a number, or a verdict other than
+    ``inconclusive``. ``levels`` are the medians before and after a change point, ``verdicts`` those
+    that differ.
     """
 
     before: Sample

@@ -189,7 +189,7 @@ class Inspection:
 
     @property
     def lost_donations(self) -> tuple[Donation, ...]:
-        """The donated arguments whose buffer no output reuses, largest first."""
+        """The donated arguments that no output reuses or that are copied, largest first."""
         lost = (each for each in self._module.donations if each.honoured is False)
         return tuple(sorted(lost, key=lambda each: -each.shape.nbytes))
 

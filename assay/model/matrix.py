@@ -44,7 +44,7 @@ class Matrix:
     """The cells of all releases, oldest release first.
 
     ``not_shown`` counts the checks of variants on targets without a cell, by claim: those that need
-    more than a compiled program.
+    more than a compiled program, or another framework than jax.
     """
 
     component: str

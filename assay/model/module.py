@@ -51,8 +51,8 @@ class AsyncPair:
 
     ``nbytes`` is what one execution moves. ``between`` is the work of the instructions that the
     schedule puts between the two, loops counted with their trips; None where one of those is
-    unknown, or where the module has no schedule. ``executions`` counts per run of the module: None
-    if unknown, an upper bound if ``at_most``.
+    unknown, where the module has no schedule, or where the done was not found and ``done`` is "".
+    ``executions`` counts per run of the module: None if unknown, an upper bound if ``at_most``.
     """
 
     kind: AsyncKind
@@ -69,7 +69,8 @@ class AsyncPair:
     def seconds(self, model: DeviceModel) -> float | None:
         """How long the move takes on the device's links; None where the model has no such number.
 
-        Moves to and from the host take the host link, copies within the device twice the memory.
+        Always None for collectives and computations. Moves to and from the host take the host
+        link. Copies within the device read and write the memory.
         """
         if self.kind in {AsyncKind.TO_HOST, AsyncKind.TO_DEVICE}:
             link = model.host_link_bandwidth_bytes_per_second

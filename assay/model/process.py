@@ -26,7 +26,7 @@ class Process:
         """The process of ``HOST:PORT,COUNT,INDEX``.
 
         Raises:
-            WrongValue: the text has another form, or no such process can be.
+            WrongValue: the text has another form, or its port or INDEX is out of range.
         """
         address, *numbers = text.split(",")
         host, _, port = address.rpartition(":")
@@ -45,5 +45,5 @@ class Process:
 
 
 def is_loopback(host: str) -> bool:
-    """Whether the name is that of a machine for itself."""
+    """Whether a machine uses this host name for itself."""
     return host in {"localhost", "::1"} or host.startswith("127.")

@@ -159,6 +159,7 @@ class RulesUsed:
     """The rules of a qualification, compared with the packaged ones on its target and level.
 
     ``dropped`` are demands of the packaged rules that the rules do not make, or make less strict.
+    ``added`` are the reverse.
     """
 
     sha256: str = ""
@@ -227,7 +228,10 @@ class Qualification:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Certificate:
-    """A qualification, the SHA-256 of its pages, of all that, and the signature (hexadecimal)."""
+    """A qualification with the SHA-256 of each of its pages, and a signature (hexadecimal).
+
+    ``sha256`` is that of all other fields but the signature, which signs the same bytes.
+    """
 
     schema: int
     qualification: Qualification

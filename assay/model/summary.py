@@ -147,8 +147,8 @@ class LiveBuffer:
     """A buffer that is alive at the peak; ``nbytes`` is what the compiler reserved, padding too.
 
     ``name`` is an argument's own name (``params['w']``), else the instruction that fills it.
-    ``line`` is the user's line that it comes from, of an argument the first line that reads it;
-    None where the compiler kept none.
+    ``line`` is the user's line that it comes from; for an argument, the first line that reads it.
+    It is None where the compiler kept no line.
     """
 
     holds: Holds

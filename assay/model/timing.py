@@ -11,6 +11,7 @@ from typing import Final
 
 from assay.model.evidence import Coded, Failure, Toolchain
 from assay.model.target import Unavailable
+from assay.model.units import three_digits
 from assay.model.workload import Variant, Workload
 
 
@@ -105,9 +106,10 @@ class Calibration:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeviceTimes:
-    """Seconds of one run in a profile: computation and transfers; None if the profile lacks it.
+    """Seconds of one run in a profile, over all devices; None if the profile lacks the number.
 
-    ``hidden`` are those of transfers to and from the host during which the device did other work.
+    ``busy`` counts computation and transfers. ``hidden`` are those of transfers to and from the
+    host during which the device did other work.
     """
 
     busy: float
@@ -232,7 +234,8 @@ class Turns:
     ``enough`` gets the samples of both so far, the reference's first; it must be picklable. Claims
     with the same ``question`` share their times; ``limit`` is the ratio that it asks about. Up to
     ``fewest`` samples of each, sampling may take twice its time limit. ``hopeless_after`` maps the
-    reference's seconds to those after which the judged variant's first run is ended, and decides.
+    seconds of the reference's first run to those after which the judged variant's first run is
+    stopped. The first runs then decide.
     """
 
     reference: str
@@ -315,7 +318,8 @@ def partner(times: Times, variant: VariantTimes) -> str:
 
 def format_seconds(seconds: float) -> str:
     """A time in the unit that keeps the number at 1 or more: ``1.25 ms``."""
+    rounded = float(f"{seconds:.3g}")
     for step, unit in ((1.0, "s"), (1e-3, "ms"), (1e-6, "µs")):
-        if seconds >= step:
-            return f"{seconds / step:.3g} {unit}"
-    return f"{seconds / 1e-9:.3g} ns"
+        if rounded >= step:
+            return f"{three_digits(seconds / step)} {unit}"
+    return f"{three_digits(seconds / 1e-9)} ns"

@@ -47,10 +47,16 @@ def format_quantity(value: float, unit: Unit, *, decimals: int = 4) -> str:
     if unit is Unit.BYTES:
         return format_bytes(value, decimals=decimals)
     if unit is Unit.SECONDS:
-        return f"{value:.3g} s"
+        return f"{three_digits(value)} s"
     if unit is Unit.RATIO:
-        return f"{value:.3g}"
+        return three_digits(value)
     return f"{int(value) if float(value).is_integer() else value:,}"
+
+
+def three_digits(value: float) -> str:
+    """The number with 3 significant digits, without an exponent where it is large."""
+    text = f"{value:.3g}"
+    return f"{float(text):,.0f}" if "e+" in text else text
 
 
 def parse_bytes(size: int | str) -> int:

@@ -74,7 +74,7 @@ class Finding:
 class BaselineNumber:
     """A stored number, and the ``machine`` that it is valid on, "" for all.
 
-    For a time that is the fingerprint of a machine, for other numbers a kind of live accelerator.
+    For a time ``machine`` is a machine's fingerprint, for other numbers a kind of live accelerator.
     """
 
     value: int | float
@@ -165,12 +165,15 @@ class Missing:
 class Ending:
     """How a run ended, in addition to its records.
 
-    ``cut_short`` is ``MISUSE`` after Ctrl-C (pytest's own code), ``CRASHED``, or None.
-    ``failed_elsewhere`` is true if pytest failed. ``lost`` are the ids of selected items without a
-    verdict. ``lost_process`` is the process of a group whose loss ended the run. ``unwritten`` is
-    why not everything could be written; ``fault`` is any other failure of Assay at the end.
+    ``cut_short`` is ``MISUSE`` if the run was interrupted (pytest's own code for Ctrl-C) or killed,
+    ``CRASHED`` after an internal error of pytest or the loss of a process, else None.
+    ``failed_elsewhere`` is true if pytest's exit status is a failure. ``lost`` are the ids of
+    selected items without a verdict. ``lost_process`` is the process of a group whose loss ended
+    the run. ``unwritten`` is why not everything could be written; ``fault`` is any other failure of
+    Assay at the end.
     ``coverage`` is one line on the expected verdicts, ``missing`` those not reached. ``verdicts``
-    counts the run's records; None if it did not end, or an older Assay wrote it.
+    counts the run's records; None if the run did not end, if its files are incomplete, or if an
+    older Assay wrote them.
     """
 
     cut_short: ExitCode | None = None
@@ -315,7 +318,8 @@ class Gap(NamedTuple):
     """Expected verdicts of one framework, suite and target that a run did not judge.
 
     ``expected`` and ``judged`` count all their verdicts; ``claims`` are those with too few.
-    ``reason`` is why one of them judged nothing, empty if none was reached.
+    ``reason`` is why a verdict of these claims judged nothing, empty if the run reached no such
+    verdict.
     """
 
     framework: str

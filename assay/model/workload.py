@@ -75,8 +75,8 @@ class Program:
 
     - ``function`` is compiled for ``arguments`` (pytrees of arrays or ``ShapeDtypeStruct``; for
       PyTorch/XLA, tensors on the meta device) with the given shardings.
-    - ``make_arguments`` replaces ``arguments``: a function that returns them. It is traced and
-      compiled for their shapes and shardings, and not run.
+    - ``make_arguments`` replaces ``arguments``: a function that returns them. Assay traces and
+      compiles this function to read their shapes and shardings, and does not run it.
     - ``differentiated`` is a scalar function of the same arguments whose residuals are measured.
     - ``values`` makes concrete arguments, and ``observe`` maps them to the results by which
       variants are compared.
@@ -171,7 +171,7 @@ class SizedVariant(Variant):
         role: Role,
         program: Callable[[int, Sequence[Any]], Program],
     ) -> tuple["SizedVariant", ...]:
-        """The program at each size; the largest has the name without a suffix, and is judged."""
+        """The program at each size; the largest has the name, the others ``name-at-size``."""
         names = {size: name if size == max(sizes) else f"{name}-at-{size}" for size in sizes}
         return tuple(
             cls(

@@ -2,7 +2,7 @@
 
 pytest imports this module in every project where Assay is installed, so it imports nothing else of
 Assay. The hooks are registered when Assay is first used: by an option, a file of expected coverage,
-a ``Check``, the ``assay`` fixture, or an xdist worker that used one of them.
+a ``Check``, the ``assay`` fixture or ``assay_target``, or an xdist worker that used one of them.
 """
 
 import re
@@ -10,6 +10,7 @@ import secrets
 import sys
 from collections.abc import Iterable
 from datetime import UTC, datetime
+from functools import cache
 from typing import TYPE_CHECKING, Any, Final
 
 import pytest
@@ -36,7 +37,7 @@ RUN: Final = "assay_run"
 NODE: Final = "assay_node"
 """The keys of the run's name, and of a fleet's machine, in the input of a worker."""
 _NAME: pytest.StashKey[str] = pytest.StashKey()
-_PROGRAM: Final = re.compile(r"\[([^\[/@]+/[^/@]+@[^/@\]]+)(/negative-control)?\]$")
+_PROGRAM: Final = re.compile(r"\[([^\[/@]+/[^/@]+@([^/@\]]+))(/negative-control)?\]$")
 
 _AGAINST: Final = (
     "toolchain to compare timings with: a JAX release (0.10.2), versions "
@@ -127,7 +128,20 @@ def run_name(config: pytest.Config) -> str:
 def program_of(nodeid: str) -> str:
     """``workload/variant@target`` in the id of a check's item, empty for any other test."""
     found = _PROGRAM.search(nodeid)
-    return found[1] if found else ""
+    return found[1] if found and _is_target(found[2]) else ""
+
+
+@cache
+def _is_target(name: str) -> bool:
+    """Whether there is such a target; parameters of plain tests may look like an item's."""
+    from assay.model.target import TargetError
+    from assay.targets import resolve
+
+    try:
+        resolve(name)
+    except TargetError:
+        return False
+    return True
 
 
 def pytest_pycollect_makeitem(

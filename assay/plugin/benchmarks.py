@@ -1,4 +1,4 @@
-"""pytest-benchmark integration: its options and its file format receive the samples of timings.
+"""pytest-benchmark integration: its session and its file format receive the samples of timings.
 
 pytest-benchmark measures nothing here. Assay measures the samples in another process.
 """
@@ -33,7 +33,7 @@ _FEWEST_PAIRS = 2
 
 
 def session_of(config: pytest.Config) -> BenchmarkSession | None:
-    """pytest-benchmark's session; None if it is not loaded or, as in xdist workers, disabled."""
+    """pytest-benchmark's session; None if it is not loaded, and in xdist workers."""
     if hasattr(config, "workerinput"):
         return None
     return config.pluginmanager.get_plugin("pytest-benchmark")

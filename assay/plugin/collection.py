@@ -123,7 +123,7 @@ class _Noted:
 def _home(workload: Workload, test_module: str) -> str:
     """A module of the test's package, other than its test modules, that holds the workload.
 
-    Else the test module. One that does not depend on the check lets all checks of the program, and
+    If there is none, the test module. A module without tests lets all checks of the program, and
     ``assay bisect``, share what was measured.
     """
     package, dot, _ = test_module.rpartition(".")

@@ -186,7 +186,7 @@ class Controller:
         records.append(self._session.run.directory, record)
 
     def _note_unfinished(self) -> None:
-        """Write how the run ended if it is killed, before its records change."""
+        """Before the records change, write the ending that holds if the run is killed."""
         unfinished = replace(self._invocation, ending=Ending(cut_short=ExitCode.MISUSE))
         records.write_invocation(self._session.run.directory, unfinished)
 
@@ -247,7 +247,7 @@ class Controller:
 
     @property
     def _has_compared(self) -> bool:
-        """Whether the other toolchain, if one is named, was timed, by a resumed run too."""
+        """Whether ``--assay-against`` was timed, here or before a resumption; true without it."""
         timed = (each.pairs for each in self._measured[1] if not each.negative_control)
         return any(timed) or not self._session.settings.against
 
@@ -280,7 +280,7 @@ class Controller:
                 records.check(directory, self._records)
         if self._records or self._config.option.collectonly:
             self._updated += self._tally.save()
-        # Last, because pytest-benchmark takes a while to describe the machine.
+        # After the other files, because pytest-benchmark takes a while to describe the machine.
         benchmarks.write_file(directory, self._config, times)
         history = self._session.settings.history
         if history and self._records and not self._fault:
@@ -354,7 +354,7 @@ class Controller:
             terminalreporter.write_line(printable(line))
 
     def _resumption(self) -> Iterator[str]:
-        """What the run took from the interrupted one, or how to continue it."""
+        """What the run took from an earlier one; how to continue this one if it was interrupted."""
         earlier = self._earlier
         if earlier:
             yield f"resumed: kept {plural(len(earlier.records), 'verdict')} of the interrupted run"
@@ -368,7 +368,7 @@ class Controller:
 
 
 def invocation_of(config: pytest.Config, settings: Settings) -> Invocation:
-    """The command that reaches the run's items again: its paths, and the options that differ."""
+    """How the run started: its paths, and the level, ``against`` and baselines unless default."""
     places = [place.partition("::")[0] for place in config.option.file_or_dir]
     shipped = suites_of_wheel(config.rootpath, places)
     start = ("pytest", *dict.fromkeys(places)) if shipped is None else ("assay", "run", *shipped)
@@ -377,7 +377,7 @@ def invocation_of(config: pytest.Config, settings: Settings) -> Invocation:
         options += ["--assay-level", settings.level.name.lower()]
     if settings.against:
         options += [f"--assay-against={settings.against}"]
-    # As given: a process of several reads a copy.
+    # As given: with --assay-distributed, settings.baselines may be a copy.
     folder = config.getoption("--assay-baselines-dir")
     if settings.root / folder != settings.root / BASELINES:
         options += [f"--assay-baselines-dir={folder}"]

@@ -58,7 +58,7 @@ def _is_whole(config: pytest.Config, path: str | Path) -> bool:
 
 
 class _Seen(NamedTuple):
-    """One verdict of a check; ``why_not`` says why it judges nothing, None if it does."""
+    """One verdict of a check; ``why_not`` says why it does not count as judged, None if it does."""
 
     file: str
     slot: Slot
@@ -153,7 +153,7 @@ class Tally:
 
     @cached_property
     def _missing_frameworks(self) -> Mapping[str, str]:
-        """Why each framework is missing that no option requires."""
+        """The missing frameworks that no option requires, each with the reason."""
         optional = (name for name in sorted(KNOWN) if name not in self._settings.required)
         return {name: reason for name in optional if (reason := why_missing(name))}
 
@@ -193,7 +193,7 @@ class UnusedBaselineItem(VerdictItem):
         self._verdict = record
 
     def judge(self) -> list[Record]:
-        """That the number is unused, or that it will be removed."""
+        """The record that the number is unused, or is removed."""
         return [self._verdict]
 
 
@@ -219,7 +219,7 @@ def unused_baseline_items(session: pytest.Session) -> list[UnusedBaselineItem]:
 def unused_records(
     config: pytest.Config, passed: Iterable[str], records: Sequence[Record]
 ) -> list[Record]:
-    """A failing record for each number that no plain test compared with.
+    """A record for each number that no plain test compared with; it passes if the run removes it.
 
     ``passed`` are the files whose tests all passed: part of a file does not show what is unused.
     """

@@ -1,7 +1,8 @@
 """``--assay-distributed``: several pytest processes judge the same items, and process 0 writes.
 
-Every process judges by itself, with the same measurements of all (`assay.isolate.together`). Those
-other than process 0 write into a temporary folder, and print one line.
+Every process judges by itself, with the same measurements, which cover all processes
+(`assay.isolate.together`). The others write into a temporary folder and print one line; pytest's
+own output comes first if they end otherwise than process 0.
 """
 
 import io
@@ -24,12 +25,12 @@ from assay.plugin.session import Session
 from assay.plugin.settings import Settings, SettingsError
 
 _LONGEST_WAIT = 300.0
-"""Seconds for all processes to connect, as of ``jax.distributed.initialize``."""
+"""Seconds for all processes to connect; the default of ``jax.distributed.initialize``."""
 _REPORTER = "terminalreporter"
 
 
 class Distributed:
-    """The hooks of one process. ``settings`` are those of the run, with the folders of this one."""
+    """The hooks of one process; ``settings`` are the run's, with the folders of this process."""
 
     def __init__(self, config: pytest.Config, settings: Settings, process: Process) -> None:
         """Wait for the other processes.
@@ -135,7 +136,7 @@ def _elsewhere(settings: Settings, folder: Path) -> Settings:
 
 
 def _difference(items: list[str], wanted: list[str]) -> str:
-    """What a process selected that is not what process 0 did."""
+    """How the selection of a process differs from that of process 0."""
     more, fewer = set(items) - set(wanted), set(wanted) - set(items)
     if more:
         return f"selected {len(more)} items that process 0 did not, such as {min(more)}"

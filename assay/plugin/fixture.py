@@ -36,7 +36,7 @@ class Asserted(Claim):
 
     @property
     def unit(self) -> Unit:
-        """Bytes if the name ends so."""
+        """Bytes if the name ends with ``bytes``, else a count."""
         return Unit.BYTES if self.name.endswith("bytes") else Unit.COUNT
 
 
@@ -61,7 +61,7 @@ class Baseline:
     On the toolchain of the stored number, the measured number must not be larger. On another
     toolchain, it may be larger by ``tolerance``, a fraction.
 
-    Any other use raises WrongValue: it would compare nothing, and pass.
+    Any other comparison, and ``bool``, raises WrongValue: it would compare nothing, and pass.
     """
 
     def __init__(self, name: str, judge: Callable[[int | float], Record]) -> None:
@@ -134,12 +134,12 @@ class Assay:
     ) -> Compiled:
         """Compile as ``assay.compile`` does, and record the test's result for the program.
 
-        Without ``target``, the target of the command line, else the CPU. If the target cannot be
-        used on this machine, or ``--assay-target`` names others, the test is skipped as
-        ``unsupported``; if this machine has too little memory for it, as ``inconclusive``.
+        Without ``target``, for the command line's, else the CPU. If the target cannot be used here,
+        or ``--assay-target`` names others, the test is skipped as ``unsupported``; if this machine
+        has too little memory for it, as ``inconclusive``.
 
         Raises:
-            CompileError, TargetError: as ``assay.compile`` does.
+            CompileError, TargetError, WrongValue: see ``assay.compile``; also for several targets.
         """
         __tracebackhide__ = True
         self._compiles = True

@@ -156,7 +156,7 @@ class Driver:
 def compilers_of(toolchain: str, targets: Iterable[str]) -> tuple[str, ...]:
     """The packages that compile for the targets with that release of jax.
 
-    Named by several versions, a toolchain is complete.
+    None for a toolchain named by versions (with ``=``), which is complete.
     """
     kinds = {resolve(target).platform for target in targets if "=" not in toolchain}
     return tuple(each.format(toolchain) for kind in sorted(kinds) for each in _COMPILERS[kind])

@@ -172,7 +172,7 @@ def main() -> int:
         return _whole(job, place, requests, answers)
     worker, said = Worker(job, place, requests, answers), io.StringIO()
     code = int(ExitCode.CRASHED.value)
-    # Without its plugin of the terminal, pytest would not know -q and -v.
+    # Output is discarded here, because without its terminal plugin pytest has no -q and -v.
     with Path(os.devnull).open("w") as nowhere, redirect_stdout(nowhere), redirect_stderr(said):
         try:
             code = int(pytest.main([*_plugin(), *job.arguments], plugins=[worker]))

@@ -96,7 +96,7 @@ def prepare(session: pytest.Session, items: list[pytest.Item]) -> None:
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:
-    """After all selections: judge every negative control, also one that was deselected."""
+    """After all selections: an item also judges its negative controls that were deselected."""
     assign_controls(session.items)
 
 

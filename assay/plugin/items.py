@@ -220,17 +220,17 @@ def check_items(
 
 
 def _names_test(collector: pytest.Module | pytest.Class, name: str) -> bool:
-    """Whether it names a test: for Assay from ``test`` on, for pytest by ``python_functions``."""
+    """Whether the name is a test's: starts with ``test``, or matches ``python_functions``."""
     return name.startswith("test") or collector.funcnamefilter(name)
 
 
 def _problems_of_name(
     collector: pytest.Module | pytest.Class, name: str, check: Check
 ) -> Iterator[str]:
-    """What makes a check without the name of a test one that was meant to run.
+    """The problem of a check that was meant to run, but whose name is not a test's.
 
-    One that is not made here, by a call, runs elsewhere; a private one is a part of others, and one
-    with a second name runs under that.
+    Not meant to run under this name: a check that no call in this file makes, a private one (a part
+    of others), and one that also has a test's name.
     """
     runs = any(
         value is check and _names_test(collector, other)

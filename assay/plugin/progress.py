@@ -24,10 +24,10 @@ _TICK_SECONDS = 5
 class Progress:
     """Shows the programs that run, how many verdicts remain, and every failure when it happens.
 
-    On a terminal, one line is overwritten. Elsewhere, as in the log of a CI job, a line a minute is
-    written: by a thread if xdist's workers run the items, otherwise when an item starts or fails,
-    because during an item pytest captures what is written. Under ``-v``, ``-q`` and ``-s`` pytest's
-    own output is enough.
+    On a terminal, one line is overwritten if all items are of checks. Otherwise, as in the log of a
+    CI job, a line a minute is written: by a thread if workers of xdist or of a fleet run the items,
+    else when an item starts or fails, because during an item pytest captures what is written. Under
+    ``-v``, ``-q`` and ``-s`` pytest's own output is enough.
     """
 
     def __init__(self, config: pytest.Config) -> None:

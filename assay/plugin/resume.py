@@ -96,7 +96,7 @@ def claim(directory: Path) -> FileLock:
 
 
 def continued(earlier: Earlier, fresh: Invocation) -> Invocation:
-    """How the run is started now, with what its first part noted.
+    """What the interrupted run noted, with the ending of the new one.
 
     Raises:
         SettingsError: the run was started with other options that decide verdicts.

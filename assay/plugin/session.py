@@ -111,7 +111,10 @@ class Session:
         """The verdict on one trial, and the times that decided it, or None.
 
         A verdict of the interrupted run is not reached again. A fault of Assay becomes an
-        ``error`` record.
+        ``error`` record, a workload that cannot be pickled a ``failed`` one.
+
+        Raises:
+            pytest.exit.Exception: another process of the group is lost.
         """
         if recorded := self._recorded.get(trial.key):
             return recorded, None
@@ -307,7 +310,7 @@ def launch(
 ) -> tuple[int, Path | None]:
     """Run pytest, with a plugin under its name if one is given.
 
-    Returns Assay's exit code, and the run's folder if it reached a verdict.
+    Returns Assay's exit code, and the run's folder if it exists: it may hold no verdict yet.
     """
     folder = _RunFolder(plugin)
     code = int(pytest.main([*ALREADY_IMPORTED, *arguments], plugins=[folder]))

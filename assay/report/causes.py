@@ -22,7 +22,7 @@ from assay.report.since import Background
 
 _PROGRAMS_SHOWN = 3
 _TEST = re.compile(r"test\w*")
-"""The workload of a plain test, without the suffix of a program that it compiled before."""
+"""The name of a plain test in its workload, without parameters or the number of a program."""
 _ORDER: Final = (
     ("compiles", "runs", "refuses"),
     ("names-match", "parameters"),
@@ -32,7 +32,8 @@ _ORDER: Final = (
     ("*time*", ASSERTIONS),
 )
 """Claims in the order in which one explains the next: whether there is a program, its names, what
-tracing decides, what the compiled program does, what it needs (all others), how long it takes.
+tracing decides, what the compiled program does, what it needs (all others), how long it takes or
+the assertions of a plain test.
 """
 _NONE: Final = Background()
 
@@ -57,9 +58,10 @@ class Entry(NamedTuple):
 def causes(records: Iterable[Record]) -> list[list[Record]]:
     """All records that did not pass, each in one cause; worst first, wrong values before others.
 
-    What fails or improves shares a cause if suite and variant agree, or suite and plain test; the
-    claim that explains the others is its first. Known defects share one if suite, variant and
-    upstream link agree; what could not be judged, if reason and advice agree.
+    A cause has one verdict. What fails or improves shares a cause if suite and variant agree, or
+    suite and plain test; negative controls have their own. The claim that explains the others is
+    its first. Known defects share one if suite, variant and upstream link agree; what could not be
+    judged, if reason and advice agree.
     """
     groups: dict[Hashable, list[Record]] = {}
     for record in records:
@@ -78,7 +80,7 @@ def causes(records: Iterable[Record]) -> list[list[Record]]:
 
 
 def _is_wrong(cause: Iterable[Record]) -> bool:
-    """Whether a program gives wrong values."""
+    """Whether one of the claims is that values are equal."""
     return any(record.claim.removesuffix(MUST_FAIL) == "values-equal" for record in cause)
 
 
@@ -91,7 +93,7 @@ def _stage(record: Record) -> tuple[bool, int]:
 
 
 def stands_alone(verdict: Outcome) -> bool:
-    """Whether a record of this verdict is a cause, independent of the other records."""
+    """Whether a record of this verdict requires an action, whatever the other records are."""
     return verdict.fails or verdict is Outcome.IMPROVED
 
 
@@ -113,14 +115,14 @@ def by_urgency(
 
 
 def number_of(urgent: Sequence[Sequence[Record]]) -> str:
-    """``, in 3 groups``; empty if no verdicts share one."""
+    """``, in 3 groups``; empty if no verdicts that fail share one."""
     failed = [cause for cause in urgent if cause[0].verdict.fails]
     shared = any(len(cause) > 1 for cause in failed)
     return f", in {plural(len(failed), 'group')}" if shared else ""
 
 
 def explain(cause: Sequence[Record], background: Background = _NONE) -> Entry:
-    """The cause in words; a group names one example and all its claims and targets."""
+    """The cause in words, with all its claims and targets; of known defects, also one example."""
     if stands_alone(cause[0].verdict):
         return _acted_on(cause, background)
     # A record that has a measurement explains more.
@@ -189,7 +191,7 @@ def _variant(cause: Sequence[Record]) -> str:
 
 
 def _programs(records: Iterable[Record]) -> str:
-    """Workloads and variants, as many as one line holds."""
+    """The first three workloads and variants, and how many more there are."""
     names = list(dict.fromkeys(f"{each.workload}/{each.variant}" for each in records))
     more = len(names) - _PROGRAMS_SHOWN
     return ", ".join(names[:_PROGRAMS_SHOWN]) + (f" and {more} more" if more > 0 else "")
@@ -203,7 +205,7 @@ def _by_place(records: Iterable[Record], words: Callable[[Record], str]) -> list
 def _with_places(
     records: Iterable[Record], words: Callable[[Record], str]
 ) -> list[tuple[str, Record]]:
-    """The same, each with the first record of its text."""
+    """The texts of ``_by_place``, each with the first record that has it."""
     found: dict[str, list[Record]] = {}
     for record in records:
         if text := words(record):
@@ -261,7 +263,8 @@ def _steps(records: Iterable[Record], background: Background) -> Iterator[Detail
 def doubt(suite: str, variant: str, records: Iterable[Record]) -> str:
     """Why this run does not show that the variant works as a remedy; empty if it does."""
     mine = [each for each in records if (each.suite, each.variant) == (suite, variant)]
-    if failed := in_order(each.target for each in mine if each.verdict.fails):
+    wrong = (each for each in mine if each.verdict.fails and not each.verdict.holds)
+    if failed := in_order(each.target for each in wrong):
         return f"FAILED in this run on {', '.join(failed)}"
     is_tested = any(each.verdict.judged and not each.must_fail for each in mine)
     return "" if is_tested else "not tested in this run"

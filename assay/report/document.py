@@ -280,7 +280,8 @@ def grid(records: Sequence[Record]) -> Iterator[Section]:
 def cell(verdicts: Counter[Outcome] | None) -> tuple[str, str]:
     """The worst verdict and its style.
 
-    A variant that passed in part shows the claims that passed, of those that were measurable.
+    A variant that passed in part shows how many claims passed, of those that passed or were
+    inconclusive.
     """
     if verdicts is None:
         return NOT_TRIED, "dim"

@@ -32,7 +32,7 @@ def print_machines(console: Console, machines: Sequence[Machine], folder: Path) 
 
 
 def machines_page(machines: Sequence[Machine]) -> str:
-    """The same as one HTML page, which links the page of each machine's run."""
+    """The machines as one HTML page, which links the page of each machine's run."""
     rows = [
         {
             "cells": _cells(each),
@@ -77,7 +77,7 @@ def headline(machines: Sequence[Machine]) -> str:
 
 
 def reasons(machines: Sequence[Machine]) -> Iterator[str]:
-    """Why a machine is odd or has no verdicts; of many deviations, the first."""
+    """Why a machine is odd, or why its run did not end; of many deviations, the first five."""
     for each in machines:
         name = each.run.name
         if each.run.exit_code is None:

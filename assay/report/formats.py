@@ -38,7 +38,7 @@ _CHILD = {
 }
 _TOTALS = {"errors": "error", "failures": "failure", "skipped": "skipped"}
 _ANNOTATIONS = 10
-"""Of a level and step. GitHub's runner drops more (``_maxCountPerIssueType``, ExecutionContext)."""
+"""The most of a level in a step; more are dropped (``_maxCountPerIssueType``, ExecutionContext)."""
 
 
 def junit(records: Iterable[Record]) -> bytes:
@@ -114,7 +114,7 @@ class Format(Enum):
 
 
 def formatted(wanted: Format, records: Sequence[Record], invocation: Invocation) -> str:
-    """The run in a format, with a newline at its end."""
+    """The run in a format, with a newline at its end; empty if there is nothing to annotate."""
     return _WRITERS[wanted](records, invocation)
 
 
@@ -149,7 +149,7 @@ def _alerts(records: Iterable[Record]) -> dict[str, list[Record]]:
 
 
 def _place(record: Record) -> tuple[str, str]:
-    """The file and line of the record's test; of a record that an older version wrote, neither."""
+    """The file and line of the record's test; both empty if an older version wrote the record."""
     file, _, line = record.test.rpartition(":")
     return (file, line) if re.fullmatch("[0-9]+", line) else ("", "")
 

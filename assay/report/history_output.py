@@ -105,7 +105,7 @@ def what(trend: Trend, change: Change) -> str:
 
 
 def since(change: Change) -> str:
-    """The packages that changed with it, and the run from which on it is there."""
+    """The packages that changed together with the series, and the first run after the change."""
     old, new = change.before.toolchain, change.after.toolchain
     changed = versions_changed(old, new) if old and new else "toolchain unknown"
     return f"{changed or 'same toolchain'}; run {change.after.run}"
@@ -176,7 +176,7 @@ class HistorySection(NamedTuple):
 
 
 def history_section(trends: Sequence[Trend]) -> HistorySection | None:
-    """All series that fail now, then those with the latest changes; None without a database."""
+    """All series that fail now, then those with the latest changes; None if there are no series."""
     if not trends:
         return None
     failed = [trend for trend in trends if trend.samples[-1].verdict.fails]

@@ -38,8 +38,8 @@ _KEYS: Final[dict[type, str]] = {
     "trips_per_step=executions at_most bytes_per_step=nbytes_per_run source",
     WhileLoop: "instruction body trips trips_from reason runs_per_step=executions at_most source",
 }
-"""The keys of each object, of an inspection those of ``memory``; ``key=attribute`` where the two
-have different names.
+"""The keys of each object; those of an inspection are the keys of ``memory``. ``key=attribute`` is
+written where the two have different names.
 """
 
 
@@ -112,7 +112,7 @@ def _at(value: Any, path: str) -> Any:
 
 
 def arrays_of(module: ModuleSummary | None) -> tuple[list[Json] | None, list[Json] | None]:
-    """The arguments and the outputs."""
+    """The arguments and the outputs; None for both if they are not known."""
     if module is None or module.inventory is None:
         return None, None
     found = module.inventory

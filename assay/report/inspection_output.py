@@ -20,7 +20,7 @@ _ROWS: Final = 10
 _NEGLIGIBLE: Final = 1000  # a buffer of less than a thousandth of the peak explains nothing
 _UNKNOWN: Final = "?"
 _NO_ASSIGNMENT: Final = "no buffer assignment in this dump: dump with --xla_dump_hlo_as_proto"
-# jax itself drops a donation whose shape no output has, with a Python warning.
+# jax itself drops a donation that has the shape of no output, with a Python warning.
 _NO_DONATION: Final = (
     "none reaches the compiler: no argument is donated (--donate, donate_argnums), or none fits an "
     "output"
@@ -33,14 +33,15 @@ _KEY_OF: Final = {
     "trips": "trips_per_step",
     "way": "direction",
 }
-"""The key in the JSON object of what stands under a head, if the two have different names."""
+"""The JSON key of the values under a head, if key and head have different names."""
 
 
 class Section(NamedTuple):
     """A line that sums up, then a table or a list, of which the first ten rows are shown.
 
-    ``rows`` are the objects of ``--json``. The first ``numbers`` columns are bytes, seconds or
-    counts. ``omitted`` counts rows that are left out already.
+    ``rows`` are the objects of ``--json``, with further keys where a head has none there. The first
+    ``numbers`` columns are bytes, seconds or counts. ``omitted`` counts rows that are left out
+    already.
     """
 
     title: str
@@ -113,7 +114,7 @@ def _print_section(page: Page, section: Section) -> None:
 
 
 def sections(inspection: Inspection, comparison: Comparison | None = None) -> Iterator[Section]:
-    """What is known of the program; nothing of one that failed before it was compiled."""
+    """What is known of the program; of one that did not compile, the error and the warnings."""
     evidence, module = inspection.evidence, inspection.evidence.module
     if inspection.error:
         yield Section("ERROR", inspection.error, "red")
@@ -159,14 +160,14 @@ def _memory(inspection: Inspection, memory: Memory) -> Section:
 
 
 def memory_in_words(memory: Memory) -> str:
-    """Its bytes by their names, and what the compiler does not report."""
+    """The bytes of a program's memory by name, and what the compiler does not report."""
     parts = (f"{each.name}={getattr(memory, each.name)}" for each in fields(memory))
     note = f", {_held_in_libraries(memory)}" if memory.library_bytes else ""
     return f"Memory({', '.join(parts)}){note}"
 
 
 def _held_in_libraries(memory: Memory) -> str:
-    """What of a program's memory the compiler does not report."""
+    """The part of a program's memory that the compiler does not report."""
     return (
         f"libraries hold at most {_size(memory.library_bytes)}: XLA's CPU compiler leaves "
         "operations to them and does not report their memory"

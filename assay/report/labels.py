@@ -254,13 +254,15 @@ def closing_sentence(records: Sequence[Record], ending: Ending = USUAL.ending) -
 
 
 def result(records: Sequence[Record], ending: Ending) -> str:
-    """The result of the run in words: the first reason that applies, in the order of exit codes."""
+    """The result of the run in words: the first reason that applies, ordered as ``Ending.code``."""
     code = ending.code(records)
     judged = any(record.verdict.judged for record in records)
     rest = "the remaining tests did not run"
     reasons = {
         f"Interrupted: {rest}": ending.cut_short is ExitCode.MISUSE,
-        f"{ending.lost_process.capitalize()}; {rest}": bool(ending.lost_process),
+        f"{ending.lost_process[:1].upper()}{ending.lost_process[1:]}; {rest}": bool(
+            ending.lost_process
+        ),
         f"pytest or a plugin failed: {rest}": ending.cut_short is ExitCode.CRASHED,
         "The results are incomplete: not everything could be written": bool(ending.unwritten),
         "Assay itself failed": code is ExitCode.CRASHED,
@@ -314,7 +316,7 @@ def coverage_line(
     not_run: Mapping[str, str],
     stored: Collection[str],
 ) -> str:
-    """The number of expected verdicts that judged; ``not_run`` maps frameworks to reasons.
+    """The number of expected verdicts that were judged; ``not_run`` maps frameworks to reasons.
 
     ``stored`` are the targets that have expected verdicts of these suites, tried or not.
     """

@@ -62,9 +62,9 @@ _STYLE: Final = {
 def plot(found: Bisection) -> str:
     """The numbers over all releases as one SVG element: the same bytes for the same bisection.
 
-    A line is dotted where releases between were not measured. Those without a number have a cross
-    on the axis. Each step is labelled with its release. The title is the answer; colours follow the
-    reader's light or dark scheme.
+    A line is dotted where releases between its ends have no number. A measured release without a
+    number has a cross on the axis. Each step is labelled with its release. The title of the SVG is
+    the answer; colours follow the reader's light or dark scheme.
     """
     return _svg(plain(sentence(found)), lambda axes: _draw(axes, found))
 

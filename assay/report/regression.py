@@ -79,7 +79,10 @@ def print_bisection(console: Console, found: Bisection) -> None:
 
 
 def point_line(point: Point, progress: Progress | None) -> str:
-    """One line for a measured release: its number without a unit, then what is known so far."""
+    """One line for a measured release: its number without a unit, then what is known so far.
+
+    A release without a number shows why.
+    """
     number = _short(point.why)
     if point.number is not None:
         number = f"{point.number:,.0f}" if point.number % 1 == 0 else f"{point.number:,.4g}"

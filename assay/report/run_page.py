@@ -68,7 +68,7 @@ GLOSSARY: Final = {
 _LINES_SHOWN: Final = 6
 _BEFORE_LINES: Final = ("on", "measured", "finding")
 _ROWS_OPEN: Final = 40
-"""A suite's verdicts are shown at once up to so many variants."""
+"""The most variants of a suite without failures whose verdicts are shown at once."""
 
 
 class Suite(NamedTuple):
@@ -89,9 +89,10 @@ class Suite(NamedTuple):
 
 
 class Box(NamedTuple):
-    """Samples of a program: least, quartiles and greatest, as shares of the greatest in a group.
+    """Samples of a program: least, quartiles and greatest, as shares of the axis' end.
 
-    ``limit`` is the share of what the median is compared with.
+    The axis ends at the greatest sample of a group, or at its limit if that is greater. ``limit``
+    is the share of the time that the program is compared with.
     """
 
     variant: str
@@ -236,7 +237,7 @@ def _age(opened: str, today: str) -> str:
 
 
 def _reports(known: Iterable[Sequence[Record]]) -> list[tuple[str, str]]:
-    """The upstream reports of known defects by link, and what names them."""
+    """The upstream reports of known defects by link, with their suites and numbers."""
     by_link: dict[str, list[Record]] = {}
     for record in (record for cause in known for record in cause if record.upstream):
         by_link.setdefault(record.upstream, []).append(record)

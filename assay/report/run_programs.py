@@ -24,7 +24,7 @@ _OVERLAPS_SHOWN: Final = 6
 _FEWEST_SIZES: Final = 3  # of a plot
 _PARTS: Final = 80  # of a schedule's outline
 HEIGHT: Final = 24
-"""Of the drawing of a schedule."""
+"""The height of the drawing of a schedule."""
 
 _KINDS: Final = (
     ("device memory", "memory", "bar"),
@@ -33,7 +33,7 @@ _KINDS: Final = (
     ("to device", "transfers", "bar host"),
     ("all copies per iteration", "copies", "bar copies"),
 )
-"""Each column of bytes: its head, what shares its scale, and the style of its bar."""
+"""Each column of bytes: its head, the scale that it shares, and the style of its bar."""
 
 
 class Mark(NamedTuple):
@@ -49,9 +49,10 @@ class Mark(NamedTuple):
 
 
 class Bar(NamedTuple):
-    """Bytes, None if they were not measured, and their share of the largest in the table.
+    """Bytes, None if they were not measured, and their share of the largest on the same scale.
 
-    A bar ``is_cut`` if the bytes are more than that: those of a negative control.
+    Negative controls set a scale only if there is nothing else. Their bar ``is_cut`` if it would be
+    longer than the scale.
     """
 
     nbytes: int | None
@@ -61,7 +62,7 @@ class Bar(NamedTuple):
 
 
 class Hidden(NamedTuple):
-    """An asynchronous operation: in words, and the shares of the longest that work hides or not."""
+    """An asynchronous operation in words; its hidden and exposed time as shares of the longest."""
 
     text: str
     hidden: float = 0.0
@@ -69,9 +70,9 @@ class Hidden(NamedTuple):
 
 
 class Schedule(NamedTuple):
-    """The outline of the bytes alive over the schedule, as an SVG path of that width.
+    """The outline of the bytes alive over the schedule, as an SVG path of this ``width``.
 
-    ``capacity`` is where the line of the device's memory is, None if it is far above.
+    ``capacity`` is where the line of the device's memory is, None if that is unknown or far above.
     """
 
     path: str
@@ -127,7 +128,7 @@ def place(
     invocation: Invocation,
     anchor: str,
 ) -> Place:
-    """The variants of one workload on one target, which all ``records`` are of."""
+    """The variants of one workload on one target, from their ``records``."""
     variants: dict[str, list[Record]] = {}
     for record in records:
         variants.setdefault(record.variant, []).append(record)
@@ -194,7 +195,7 @@ def _bytes(seen: Evidence | None) -> tuple[int | None, ...]:
 
 
 def source_lines(seen: Evidence) -> Iterator[str]:
-    """The lines that write whole arrays in loops, and those of what is alive at the peak."""
+    """The lines that write whole arrays, and those of what is alive at the peak."""
     if seen.module:
         yield from filter(None, (each.source for each in seen.module.full_buffer_writes))
     if peak := _peak(seen):
@@ -212,7 +213,7 @@ def _buffers(seen: Evidence | None) -> list[LiveBuffer]:
 
 
 def _schedule(seen: Evidence | None) -> Schedule | None:
-    """The outline keeps the highest level of each of its parts."""
+    """The outline keeps the highest level of each of its parts; None if no levels are known."""
     peak = _peak(seen)
     if seen is None or peak is None or not any(peak.levels):
         return None
@@ -265,7 +266,8 @@ def _hidden(overlap: Overlap, longest: float) -> Hidden:
 def over_size(programs: Iterable[Evidence]) -> list[Series]:
     """The bytes of the programs of a suite that have several sizes, and the times of growing loops.
 
-    One plot for each workload, target and quantity; none of two sizes, or of what is 0 everywhere.
+    One plot for each workload, target and quantity; none of fewer than three sizes, or of what is 0
+    everywhere.
     """
     plots: dict[tuple[str, str, str], dict[str, dict[int, float]]] = {}
     for seen in programs:

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from fnmatch import fnmatchcase
+from itertools import takewhile
 from typing import Final, NamedTuple
 
 from assay.model.history import Sample, SeriesName, Trend
@@ -31,7 +32,7 @@ class Background(NamedTuple):
         return cls(records, invocation.command, commit, {each.name: each for each in history})
 
     def turn(self, record: Record) -> tuple[Sample, Sample] | None:
-        """The last run in which the claim held, and the first one since that failed."""
+        """The last run in which the claim held, and the first that failed since; None if none."""
         trend = self.trends.get(SeriesName.of(record))
         samples = trend.samples if trend else ()
         runs = [each.run for each in samples]
@@ -52,7 +53,11 @@ class Background(NamedTuple):
         return "" if number is None else f", was {amount(number, record.unit)}"
 
     def since(self, record: Record) -> str:
-        """The run that failed first, the last good one, and what changed between them."""
+        """The run that failed first, the last good one, and what changed between them.
+
+        Without a good run, what is known of the earlier ones. If the verdict does not fail, how the
+        baseline's toolchain differs.
+        """
         if not record.verdict.fails:
             return _of_baseline(record)
         if turn := self.turn(record):
@@ -62,12 +67,16 @@ class Background(NamedTuple):
             at = f", commit {good.commit[:_COMMIT]}" if good.commit else ""
             return f"{first}; last good run: {good.run} ({when}{at}); {_changed(record, *turn)}"
         trend = self.trends.get(SeriesName.of(record))
-        earlier = [each.run for each in trend.samples if each.run != record.run] if trend else []
+        samples = trend.samples if trend else ()
+        earlier = tuple(takewhile(lambda each: each.run != record.run, samples))
         known = "no earlier run is known; add --assay-history=default"
         if self.trends:
             known = "the history holds no earlier run of it"
         if earlier:
-            known = f"it failed in all {plural(len(earlier), 'earlier run')}, from {earlier[0]} on"
+            count = plural(len(earlier), "earlier run")
+            failed = all(each.verdict.fails for each in earlier)
+            never = f"it failed in all {count}" if failed else f"it passed in none of {count}"
+            known = f"{never}, from {earlier[0].run} on"
         return "; ".join(filter(None, (_of_baseline(record), known)))
 
     def diff(self, record: Record) -> str:
@@ -108,7 +117,7 @@ def _changed(record: Record, good: Sample, bad: Sample) -> str:
 
 
 def _of_baseline(record: Record) -> str:
-    """What differs from where the stored number is from."""
+    """How the baseline's toolchain differs; empty without a baseline, or if the number is equal."""
     if record.baseline is None or record.measured in (None, record.baseline.value):
         return ""
     if changed := versions_changed(record.baseline.toolchain, record.toolchain):

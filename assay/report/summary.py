@@ -29,7 +29,7 @@ def escape(text: str) -> str:
 
 
 def code(text: str) -> str:
-    """The text as a code span, to be copied; outside tables only."""
+    """The text as a code span, to be copied; in a table, a ``|`` of the text would end the cell."""
     line = " ".join(plain(text).split())
     ticks = "`" * (1 + max(map(len, re.findall("`+", line)), default=0))
     space = " " if line.startswith("`") or line.endswith("`") else ""
@@ -43,9 +43,10 @@ def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
 
 
 def measured_table(records: Iterable[Record], *, workload: str, claims: Sequence[str]) -> str:
-    """The measured numbers of these claims, by variant and target, with verdicts that did not pass.
+    """The measured numbers of these claims, by variant and target.
 
-    Numbers of one cell are in the order of ``claims``; a dash means that none was measured.
+    Numbers of one cell are in the order of ``claims``, each with its verdict if it fails or is a
+    known defect. A dash means that there is neither.
     """
     mine = [each for each in records if each.workload == workload and not each.must_fail]
     found = {(each.variant, each.target, each.claim): each for each in mine}
@@ -92,7 +93,7 @@ def summary(
 
 
 def _marked(part: Styled) -> str:
-    """The text, bold on the terminal and here."""
+    """The text as Markdown, bold if it is bold on the terminal."""
     text, style = (part, "") if isinstance(part, str) else part
     return f"**{escape(text)}**" if "bold" in style else escape(text)
 

@@ -53,7 +53,7 @@ class Page:
             self.text(detail.text, first=label, indent=len(label), wrap=not detail.verbatim)
 
     def table(self, table: Table) -> None:
-        """Write a table, its widest columns shortened to fit."""
+        """Write a table, its widest columns narrowed to fit."""
         options = self._console.options.update(width=self.width - len(_INDENT))
         for line in self._console.render_lines(table, options, pad=False):
             parts = ((part.text, part.style or "") for part in line)
@@ -81,7 +81,7 @@ def table_of(
 ) -> Table:
     """A table; the first ``numbers`` columns are aligned to the right.
 
-    Texts that do not fit are shortened, so that each row is one line, or else wrapped.
+    Texts that do not fit are wrapped, or with ``shorten`` cut off, so that each row is one line.
     """
 
     def cell(part: Styled) -> Text:
@@ -130,7 +130,7 @@ def print_run(
 
 
 def _print_table(table: Cells, page: Page) -> None:
-    """In parts, or, if its columns have no short names and do not fit, a paragraph for each row."""
+    """Write it in parts if it has short heads; else whole, or a paragraph per row if too wide."""
     whole = table_of(table.heads, table.rows, shorten=False)
     if table.short_heads:
         for part in _parts(table, page):

@@ -29,7 +29,7 @@ Floats = npt.NDArray[np.float64]
 SHORTEST: Final = 3
 """The fewest runs of a segment of times: one or two runs cannot be told from outliers."""
 _MOST_EXACT: Final = 8
-"""The most runs of a short segment whose ranks are counted; beyond it, the normal law is close."""
+"""The longest short segment whose ranks are counted exactly; beyond, the normal law is close."""
 ERRORS: Final = 0.01
 """The greatest probability that a series of noise alone has a change point."""
 _SIGMA_OF_MEDIAN: Final = 1.4826 / math.sqrt(2)
@@ -51,7 +51,7 @@ def change_points(series: Sequence[Sequence[float]]) -> list[list[int]]:
 
 
 def _noise(numbers: Sequence[float]) -> float:
-    """The standard deviation of noise. Where most numbers repeat, the median says nothing of it."""
+    """The standard deviation of noise, from the mean where most numbers repeat: the median is 0."""
     steps = [abs(after - before) for before, after in pairwise(numbers)]
     return _SIGMA_OF_MEDIAN * median(steps) or _SIGMA_OF_MEAN * fmean(steps)
 
@@ -112,8 +112,8 @@ def _certain(values: Floats, cuts: list[int]) -> list[int]:
 def probability_of_ranks(first: Floats, second: Floats) -> float:
     """How likely equal distributions differ as much in their ranks: Mann and Whitney, two-sided.
 
-    ``scipy.stats.mannwhitneyu`` gives the same. To import it takes longer than to answer a question
-    to a history of a thousand runs.
+    ``scipy.stats.mannwhitneyu`` gives the same number. Its import takes longer than a query of a
+    history of a thousand runs.
     """
     sizes = sorted((len(first), len(second)))
     total, pairs = sum(sizes), sizes[0] * sizes[1]

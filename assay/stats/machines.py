@@ -49,7 +49,10 @@ def ratios_of(
 ) -> dict[str, Ratio]:
     """Each machine's times over the fleet's, from seconds by machine and program.
 
-    A program counts if two machines ran it. A machine without such a program has no ratio.
+    A program counts if at least two machines ran it. A machine without such a program has no ratio.
+
+    Raises:
+        ValueError: fewer than six samples of a program, or times that are not positive.
     """
     centers: dict[Program, dict[str, float]] = {}
     errors: dict[tuple[str, Program], float] = {}
@@ -73,7 +76,7 @@ def ratios_of(
 def _mean(
     centers: Sequence[float], errors: Sequence[float], share: float
 ) -> tuple[float, tuple[float, float]]:
-    """The mean over programs and its interval; that of a single program is its own noise."""
+    """The mean over programs and its interval; a single program's interval is its own noise."""
     if len(centers) == 1:
         center, half = centers[0], -float(ndtri(share / 2)) * errors[0]
     else:

@@ -87,7 +87,7 @@ def _pooled(pairs: Sequence[Turns]) -> tuple[list[float], list[float]]:
 
 
 def more_pairs(pairs: Sequence[Turns], sensitivity: Sensitivity = DEFAULT) -> int:
-    """How many more pairs of processes to start before looking again; 0 if these are enough."""
+    """How many more pairs of processes to start before the next look; 0 to start no more."""
     if len(pairs) in PAIR_LOOKS:
         decided = ratio_of_processes(pairs, sensitivity).change is not Change.TOO_NOISY
     else:

@@ -109,11 +109,11 @@ BEYOND: Final = {
 }
 """The fewest pairs -> the difference by which they decide. One pair decides for slower only.
 
-By chance, 6 pairs of equal programs are separated in 1 of 924 cases.
+By chance, 6 pairs of equal programs are separated in a given direction in 1 of 924 cases.
 """
 
 FIRST_RUN: Final = Noise(stretch=16.0, stall=0.5)
-"""The same for first runs, which touch their memory for the first time; chosen, not measured."""
+"""The noise of first runs, which touch their memory for the first time; chosen, not measured."""
 
 
 def far_apart(
@@ -188,7 +188,7 @@ def _chances(count: int, draws: int) -> Floats:
 
 
 def _quantile(values: Floats, chances: Floats, share: float) -> float:
-    """The largest value with at most ``share`` of the chance below it."""
+    """The largest value with less than ``share`` of the chance below it."""
     order = np.argsort(values, kind="stable")
     below = np.cumsum(chances[order])
     place = int(np.searchsorted(below, share))
@@ -334,9 +334,10 @@ def signed_rank_interval(found: Floats, errors: float) -> tuple[float, tuple[flo
 
 @lru_cache
 def _cut(count: int, errors: float) -> int:
-    """How many averages to cut at each end, by the exact distribution of the rank sum.
+    """The rank of the bounds among the averages, from each end; 0 if there are too few for bounds.
 
-    For more than ``_MOST_EXACT`` values, its normal approximation cuts up to 0.3 % fewer.
+    It comes from the exact distribution of the rank sum. For more than ``_MOST_EXACT`` values, the
+    normal approximation gives up to 0.3 % less.
     """
     if count > _MOST_EXACT:
         mean, variance = count * (count + 1) / 4, count * (count + 1) * (2 * count + 1) / 24

@@ -16,8 +16,8 @@ _EXACT: Final = (Unit.BYTES, Unit.COUNT)
 def with_changes(trends: Sequence[Trend]) -> tuple[Trend, ...]:
     """The trends with their changes: of the level of the numbers, and of the verdicts.
 
-    Bytes and counts change where they differ, times and ratios beyond noise. A verdict
-    ``inconclusive`` changes nothing: the times of that run said nothing.
+    Bytes and counts change where they differ, times and ratios beyond noise. ``inconclusive`` is
+    not a change of verdict; a number measured with it counts.
     """
     numbers = {
         place: [each.measured for each in trend.samples if each.measured is not None]

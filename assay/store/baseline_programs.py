@@ -20,8 +20,8 @@ _FOLDER = "baselines"
 def keep(root: Path, directory: Path, record: Record) -> None:
     """Keep the program of a record whose number is stored in the folder of baselines ``root``.
 
-    ``directory`` is the run's folder, which still holds the program's HLO. A record that is only
-    compared with a number stored before keeps none, and so does a time.
+    ``directory`` is the run's folder, which still holds the program's HLO. Nothing is kept if the
+    record's value or toolchain is not that of the number, or if the run has no HLO of the program.
     """
     cache, number = _cache(), record.baseline
     if number is None or (number.value, number.toolchain) != (record.measured, record.toolchain):

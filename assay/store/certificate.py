@@ -122,6 +122,7 @@ def verify(path: Path, public_key: str = "") -> Verification:
 
     Raises:
         CertificateError: the certificate cannot be read.
+        WrongValue: it is signed, and the package cryptography is not installed.
     """
     file = path / NAME if path.is_dir() else path
     try:
@@ -179,7 +180,7 @@ def _inside(folder: Path, name: str) -> bytes | None:
 
 
 def _of_decisions(said: Qualification, folder: Path) -> Iterator[Mismatch]:
-    """What the records and rules decide otherwise; rules that are less strict than packaged."""
+    """Decisions that do not follow from records and rules; rules less strict than packaged."""
     try:
         seen, used = records.load(folder), rules.load(folder / RULES)
         ending = records.invocation_of(folder).ending

@@ -18,7 +18,8 @@ _PACKAGE = Path(__file__).parents[1]
 MOST_PROGRAM_BYTES = 1 << 30
 _DIGEST_BYTES = hashlib.sha256().digest_size
 # To look at 20,000 files takes 0.3 s, as long as to compile a small program. So one save of 16
-# shrinks the folder (keys are hexadecimal digests), as does a program of 2 MiB, and leaves 128 MiB.
+# shrinks the folder (keys are hexadecimal digests), as does a program of 2 MiB. 128 MiB are then
+# free.
 _SHRINKING_KEYS = "0"
 _LARGE_SHARE = 1 / 512
 _KEPT_SHARE = 7 / 8
@@ -45,7 +46,8 @@ class CompileCache:
     def load(self, key: str) -> CompiledProgram | None:
         """The program stored under the key.
 
-        None if there is none, its file is damaged, or another version of Assay wrote it.
+        None if there is none, its file is damaged or cannot be touched, or an Assay with another
+        format wrote it.
         """
         path = self.folder / key
         try:
@@ -70,7 +72,7 @@ class CompileCache:
                 self._shrink()
 
     def _shrink(self) -> None:
-        """Remove the least recently used programs, with room for those until the next time."""
+        """Remove the least recently used programs, so that those until the next time fit."""
         with os.scandir(self.folder) as entries:
             known = [(entry.stat(), entry.path) for entry in entries]
         surplus = sum(stat.st_size for stat, _ in known) - self.most_bytes * _KEPT_SHARE

@@ -90,7 +90,7 @@ TIMES: Final = MeasurementCache(folder="times", kind=Times, with_question=True)
 RERUNS: Final = MeasurementCache(folder="reruns", kind=Rerun, with_question=True)
 
 KEPT_HLO = "hlo"
-"""The folder for the HLO of programs that failed a claim on bytes, and of their references."""
+"""The folder for what ``keep_to_compare`` copies."""
 _HLO = ".hlo.pb.gz"
 _VALUES = ".values.msgpack"
 
@@ -210,7 +210,7 @@ def drop_damaged(directory: Path) -> None:
 
 
 def drop_large(directory: Path) -> None:
-    """Delete the values, and the HLO that ``keep_to_compare`` did not copy."""
+    """Delete the values and the HLO; copies that ``keep_to_compare`` made stay."""
     for suffix in (_HLO, _VALUES):
         for path in (directory / PROGRAMS.folder).glob(f"*{suffix}"):
             path.unlink()

@@ -34,7 +34,7 @@ def read_file(path: Path, most_bytes: int = MOST_BYTES) -> bytes:
     """The content of a regular file.
 
     Raises:
-        OSError: it cannot be read, is a pipe or a device, or is larger than that.
+        OSError: it cannot be read, is no regular file, or is larger than ``most_bytes``.
     """
     handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK)  # a pipe would wait for its writer
     try:
@@ -90,7 +90,7 @@ def commit_of(folder: Path) -> str:
     git = shutil.which("git")
     options = ("describe", "--always", "--dirty", "--abbrev=40", "--exclude=*")
     command = [str(git), "-C", str(folder), *options]
-    try:  # S603: git itself, on the folder of the tests.
+    try:  # S603: git itself, on the folder of the tests or of Assay.
         said = git and subprocess.run(  # noqa: S603
             command, capture_output=True, check=False, timeout=_GIT_SECONDS, encoding="utf-8"
         )

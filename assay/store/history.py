@@ -84,9 +84,10 @@ def database_url(text: str) -> URL:
 
 @contextmanager
 def opened(text: str, *, to_read: bool = False) -> Iterator["History"]:
-    """The database, its tables made or brought up to date; ``to_read``: one that exists.
+    """The database, with its tables made or brought up to date.
 
-    Raises HistoryError if it cannot be used, now or while it is open.
+    With ``to_read``, a file must exist. Raises HistoryError if the database cannot be used, now or
+    while it is open.
     """
     url = database_url(text)
     is_file = url.get_backend_name() == "sqlite"
@@ -346,7 +347,10 @@ def _parts(values: Sequence[Any]) -> Iterator[Sequence[Any]]:
 def _runs(
     connection: Connection, series: Sequence[int], newest: int | None
 ) -> dict[int, tuple[str, datetime, str]]:
-    """Name, start and commit of each run in order; of the ``newest`` that judged the series."""
+    """Name, start and commit of each run in order, or of the ``newest`` that judged a series.
+
+    With ``newest``, only the first ``_MOST_IN_A_QUERY`` series choose the runs.
+    """
     query = select(RUNS.c.id, RUNS.c.name, RUNS.c.started_at, RUNS.c.commit)
     if newest is not None:
         mine = VERDICTS.c.series_id.in_(series[:_MOST_IN_A_QUERY])

@@ -1,4 +1,4 @@
-"""What a run writes: ``records.jsonl``, one verdict per line; reports; the link ``latest``."""
+"""A run's ``records.jsonl``, one verdict per line; its invocation; the link ``latest``."""
 
 import os
 from collections.abc import Iterator, Sequence
@@ -97,7 +97,7 @@ class Lines(NamedTuple):
 
 
 def read(path: Path) -> Lines:
-    """The lines of a run's folder or file. Raises RecordsError for a missing file."""
+    """The lines of a run's folder or file. Raises RecordsError if it cannot be read."""
     file = path / FILE_NAME if path.is_dir() else path
     try:
         data = read_file(file)

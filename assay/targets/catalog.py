@@ -126,7 +126,7 @@ def models_of(names: Iterable[str]) -> dict[str, DeviceModel]:
 
 
 def known() -> tuple[str, ...]:
-    """The names of the targets tried by default: one topology of each model."""
+    """The targets tried by default: live ones, one topology of each model, other packages' ones."""
     return tuple(str(target.name) for target in _defaults())
 
 

@@ -42,9 +42,9 @@ class Target:
     ``platform`` is jax's word for the kind: `cpu`, `cuda` or `tpu`. ``executes`` says whether
     compiled programs can be run. ``model`` is None where the machine itself says what it has.
 
-    ``unavailable`` says why nothing is possible here, by what is installed and plugged in; None if
-    something is. It is fast, starts no backend and never raises. ``devices`` gives the devices to
-    compile for, at least one and the same ones each time in one process. It raises
+    ``unavailable`` says why the target cannot be used here, by what is installed and plugged in;
+    None if it seems usable. It is fast, starts no backend and never raises. ``devices`` gives the
+    devices to compile for, at least one and the same ones each time in one process. It raises
     TargetUnavailable where there are none.
     """
 
@@ -75,7 +75,7 @@ def check(target: Target) -> Unavailable | None:
 
 
 def live_target(name: TargetName, kind: Kind) -> Target:
-    """The devices of `kind` in this process: as many as the name says, or all; of a CPU, one."""
+    """The devices of `kind` that jax has: as many as the name says, or all; of a CPU, one."""
     return Target(
         name=name,
         platform=PLATFORM[kind],
@@ -167,7 +167,7 @@ def topology_options(name: TargetName, model: DeviceModel) -> dict[str, str]:
 def text_proto(message: Mapping[str, object]) -> str:
     """`message` in protobuf's text format: mappings are messages, lists repeated fields.
 
-    Raises TypeError for a value that is not a number, string, truth value, mapping or list.
+    Raises TypeError for a value that JSON does not have either, such as a date.
     """
     return "".join(f"{line}\n" for line in _lines(message))
 
@@ -210,7 +210,7 @@ def _join(process: Process) -> None:
     _settings().update("jax_cpu_collectives_implementation", "gloo")
     jax.distributed.initialize(
         coordinator_address=address,
-        # The coordinator listens where the name leads, and on all interfaces if that is not here.
+        # With a loopback host, the coordinator listens only there; else on all interfaces.
         coordinator_bind_address=address if is_loopback(process.host) else None,
         num_processes=process.count,
         process_id=process.index,

@@ -95,7 +95,7 @@ class _Memory(str):
 
 
 class _ListsMemories:
-    """A device of a GPU topology that lists the memories of a live GPU, and is equal to it.
+    """Wraps a device of a GPU topology, is equal to it, and lists the memories of a live GPU.
 
     jaxlib accepts any Python object as a device and asks it for its memories (``PyDeviceList``).
     """
@@ -166,7 +166,7 @@ def mesh_settable() -> Iterator[None]:
 
 
 def own_of(devices: Sequence[Device]) -> list[Device]:
-    """The devices of this process; all where it runs a program without other processes."""
+    """The devices of this process; all of them if it belongs to no group of processes."""
     import jax
 
     if not jax.distributed.is_initialized():

@@ -1,5 +1,5 @@
-"""Compare times with another toolchain: pairs of processes that are sampled alternately.
+"""Programs on other toolchains: their environments, comparison of times, bisection, matrices.
 
-The entry point is ``assay.toolchains.side_by_side.rerun``. The sampled processes import this
-package too, so it imports nothing here.
+The entry points are ``side_by_side.rerun``, ``bisect.find`` and ``matrix.measure``. Processes on
+other toolchains import this package too, so this file imports nothing.
 """

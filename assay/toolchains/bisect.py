@@ -38,10 +38,11 @@ class Question:
 
     ``jax`` is the jax that another component is installed with, ``also`` are the packages that the
     program imports. A ``threshold`` separates good from bad numbers; without one, the largest step
-    is sought. The metric ``claim`` is that of the ``trial``. ``loop_copies`` counts arrays larger
-    than ``above`` bytes. ``scan`` measures every release; ``attribute`` asks which package of jax
-    made the step. ``timeout_seconds`` limits one measurement, ``timing_seconds`` one comparison of
-    times. An ``executor`` compiles the programs, also on other machines; times are taken here.
+    is sought. For the metric ``claim``, ``trial`` holds the claim. ``loop_copies`` counts
+    arrays larger than ``above`` bytes. ``scan`` measures every release; ``attribute`` asks which
+    package of jax made the step. ``timeout_seconds`` limits one measurement, ``timing_seconds`` one
+    comparison of times. An ``executor`` compiles the programs, also on other machines; times are
+    taken here.
     """
 
     subject: Subject
@@ -103,8 +104,8 @@ def find(question: Question, watch: Watch) -> Regression:
     """Measure releases until the step is found.
 
     Raises:
-        WrongValue: the question names no metric, component or target that can answer it.
-        CannotMake: the releases cannot be listed, or a named one does not exist.
+        WrongValue: no metric, component, target or pair of releases can answer the question.
+        CannotMake, RerunError: releases cannot be listed or do not exist; Assay failed at one.
     """
     metric = _metric(question)
     try:
@@ -329,7 +330,7 @@ def subject_of(text: str) -> Subject:
 
 
 def threshold_of(metric: str, text: str) -> float | None:
-    """The threshold of a metric: bytes as ``"1MiB"``, other numbers as they are written.
+    """The threshold of a metric: bytes as ``"1MiB"``, other numbers as written; None for no text.
 
     Raises:
         WrongValue: the text is no number, or no size.

@@ -168,7 +168,7 @@ def _with_settings(source: str, prober: Prober) -> str:
 
 
 def _extracted(subject: Subject) -> str:
-    """The source of a suite's program, which is imported here for that."""
+    """The source of a suite's program. Imports the suite's module into this process."""
     assert subject.workload is not None
     module, workload, variant = subject.workload
     sys.path[:0] = subject.search_path
@@ -180,7 +180,7 @@ def _extracted(subject: Subject) -> str:
 
 
 def _copies(probed: Probed) -> Sequence[tuple[str, str]]:
-    """Opcode and shape of the largest full-buffer writes, each once."""
+    """Opcode and shape of the largest full-buffer writes in loops, each once."""
     module = probed.evidence.module
     writes = module.full_buffer_writes if module else ()
     largest = sorted((each for each in writes if each.loop), key=lambda each: -each.shape.nbytes)

@@ -2,7 +2,7 @@
 
 An environment is made under a lock in a folder of another name. It is moved into place when it is
 complete and its versions are those that were asked for. A build that is killed therefore leaves no
-environment, and an existing one is used without writing.
+environment. An existing one is used without a lock, also from a read-only folder.
 """
 
 import contextlib
@@ -227,7 +227,7 @@ def environment(recipe: Recipe) -> Environment:
 
 @dataclass(frozen=True, slots=True)
 class Environments:
-    """``environment``, which asks uv no second time for what it refused: that takes as long."""
+    """``environment``, but uv is asked only once for what it refuses: a refusal takes long."""
 
     _refused: dict[str, CannotMake] = field(default_factory=dict, init=False)
 

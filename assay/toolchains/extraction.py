@@ -33,7 +33,8 @@ def extracted(builder: Callable[..., Any], name: str, roots: tuple[str, ...]) ->
     were made inside others are made again with the values that they hold.
 
     Raises:
-        NotExtractable: it holds a value that cannot be written, or two of one name.
+        NotExtractable: it holds a value that cannot be written, uses Assay or a private module, or
+            two of its modules bind one name.
     """
     source = _Source(roots=roots)
     expression = source.expression(builder)
@@ -106,7 +107,7 @@ class _Source:
         raise NotExtractable(f"it holds {name} of {home.__name__}, which has no public name")
 
     def _made(self, function: FunctionType, home: ModuleType) -> str:
-        """A call that makes a function again which was defined inside another, or a lambda."""
+        """An expression that recreates a lambda, or a function defined inside another."""
         node = _node_of(function, home)
         names = function.__code__.co_freevars
         held = {
@@ -256,7 +257,7 @@ def _only(node: Any, name: str) -> Any:
 
 
 def _node_of(function: FunctionType, home: ModuleType) -> Any:
-    """The definition or lambda of a function, by its place and arguments; of several the inner."""
+    """The definition or lambda of a function, by its place and arguments: the innermost such."""
     code = function.__code__
     kind = ast.Lambda if function.__name__ == "<lambda>" else ast.FunctionDef
     last = max((line, column) for line, _, column, _ in code.co_positions() if line and column)

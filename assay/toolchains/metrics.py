@@ -17,9 +17,9 @@ from assay.toolchains.probes import Probed, Wanted
 SAME: Final = 0.01
 """Numbers within 1 % are no change: the tolerance of a stored baseline (``BaselineTempBytes``)."""
 _SAME_TIMES: Final = 0.2
-"""Ratios of two releases to the good one: 307 and 345 were measured for the same speed."""
+"""Time ratios this close are no change: two equally fast releases gave 307 and 345."""
 _SAME_VALUES: Final = 1e-3
-"""Outputs that differ by less than this share of the largest one are rounding of floats."""
+"""Outputs that differ by at most this share of the largest one are rounding of floats."""
 
 
 Good = Callable[[], Probed]
@@ -35,7 +35,7 @@ class Metric:
     """A number of a probed release. ``same`` is the relative difference that is no change.
 
     ``of`` gets the release, and the good release if it asks for it. A flag is 0 or 1. No number is
-    below the ``floor``, and the bad release has a larger one than the good release.
+    below the ``floor``. With a floor, the bad release is expected to have the larger number.
     """
 
     name: str
@@ -109,7 +109,10 @@ def _returned(probed: Probed, _good: Good) -> float:
 
 
 def _difference(probed: Probed, given: Good) -> float:
-    """The largest difference of any output element, as a share of that output's largest one."""
+    """The largest difference of any output element, as a share of that output's largest one.
+
+    0 up to ``_SAME_VALUES``; 1 if other elements are finite, infinite or NaN than before.
+    """
     assert probed.folder is not None
     good = given()
     if good.folder is None or not (good.folder / "outputs.npz").exists():
@@ -128,9 +131,11 @@ def _difference(probed: Probed, given: Good) -> float:
 def _share(old: np.ndarray, new: np.ndarray) -> float:
     if not old.size:
         return 0.0
-    if not np.array_equal(np.isfinite(old), np.isfinite(new)):
-        return 1.0
     finite = np.isfinite(old)
+    if not np.array_equal(finite, np.isfinite(new)):
+        return 1.0
+    if not np.array_equal(old[~finite], new[~finite], equal_nan=True):
+        return 1.0
     largest = float(np.max(np.abs(old[finite]), initial=0.0)) or 1.0
     return float(np.max(np.abs(new[finite] - old[finite]), initial=0.0)) / largest
 

@@ -111,7 +111,7 @@ class Process:
 
 
 def link_assay(folder: Path) -> Path:
-    """Link Assay there: an entry of a search path that holds nothing else."""
+    """Link Assay into the empty folder, which becomes an entry of a search path."""
     (folder / "assay").symlink_to(Path(__file__).parents[1])
     return folder
 
@@ -121,7 +121,7 @@ def child_of(launch: Launch) -> Iterator[Callable[[bytes], bytes]]:
     """Start a process and yield a function that sends it a request and returns the answer.
 
     Raises:
-        Halted: the process ended, or gave no answer in time.
+        Halted: the process ended, took too much memory, or gave no answer in time.
         RerunError: the process did not start.
     """
     with closing(Child(launch.command, launch.environment, launch.memory_limit)) as child:
@@ -152,7 +152,7 @@ def child_of(launch: Launch) -> Iterator[Callable[[bytes], bytes]]:
 
 
 def decoded(answer: bytes, kind: type[_T], whose: str) -> _T:
-    """What a child answered. Raises RerunError if that is nothing that Assay knows."""
+    """What a child answered. Raises RerunError if the answer is not of this kind."""
     try:
         found: _T = decode_json(answer, kind)
     except msgspec.MsgspecError as error:
@@ -165,7 +165,7 @@ def started(launch: Launch) -> Iterator[Process]:
     """Start a process that builds, compiles and warms up its program. It ends with the context.
 
     Starting and sampling raise:
-        Halted: the program, or its process, failed.
+        Halted: the program or its process failed, or the program cannot run there.
         RerunError: Assay itself failed in the process.
     """
     with child_of(launch) as ask:
@@ -223,7 +223,7 @@ def take_turns(
 ) -> Pair:
     """Sample A B B A …: the turns of a pair, or as many as end by ``end``, at least one."""
     both = (old, new)
-    # Of more runs in a row each is faster, so both take the same number.
+    # A run is faster among more runs in a row, so both sides take the same number.
     runs = min(
         max(each.prepared.runs_per_sample for each in both),
         *(each.prepared.most_runs for each in both),
@@ -263,9 +263,9 @@ def take_pairs(
     """Take pairs until the judge has enough of them; ``taken`` gets all of them after each.
 
     ``take`` gets the number of the pair and the time to stop at: a long program takes fewer turns,
-    so that there is time for the fewest pairs that can be judged. No pair starts that would, if it
-    lasts as long as the previous one, end too late. Until the fewest pairs are taken, the limit is
-    twice ``most_seconds``.
+    so that there is time for the fewest pairs that can be judged. A pair with too few turns to be
+    judged is the last. No pair starts that would end too late if it lasts as long as the previous
+    one. Until the fewest pairs are taken, the limit is twice ``most_seconds``.
     """
     start, share = clock(), most_seconds / PAIR_LOOKS[0]
     pairs: list[Pair] = []

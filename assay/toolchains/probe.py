@@ -1,8 +1,8 @@
 """Measure one program on the toolchain of the interpreter that runs this file.
 
-It imports the standard library, jax and the user's file, never Assay, so that it runs on every jax
-since 0.4.30. Requests and answers are the frames of ``assay.isolate.child``, in JSON: the first
-request describes the program, further ones ask for samples of its time. The HLO module
+It imports the standard library, jax, numpy and the user's code, never Assay itself, so that it runs
+on every jax since 0.4.30. Requests and answers are the frames of ``assay.isolate.child``, in JSON:
+the first request describes the program, further ones ask for samples of its time. The HLO module
 (``module.hlo.pb``) and the outputs (``outputs.npz``) go to the folder of the request.
 """
 
@@ -203,8 +203,8 @@ def placed(arguments: Any, shardings: Any) -> Any:
     def place(sharding: Any, below: Any) -> Any:
         def on(leaf: Any) -> Any:
             shape = shape_of(leaf)
-            if not isinstance(shape, jax.ShapeDtypeStruct):
-                return leaf
+            if sharding is None or not isinstance(shape, jax.ShapeDtypeStruct):
+                return shape
             return jax.ShapeDtypeStruct(shape.shape, shape.dtype, sharding=sharding)
 
         return jax.tree_util.tree_map(on, below)
@@ -233,7 +233,7 @@ def read(result: Any, folder: Path) -> dict[str, Any]:
 
 
 def concrete(arguments: Any) -> Any:
-    """Arguments to run on: shapes become numbers drawn from a fixed seed."""
+    """Arguments to run on: shapes become random numbers of a fixed seed, or ones for integers."""
     import jax
     import numpy as np
 

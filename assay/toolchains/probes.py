@@ -83,7 +83,7 @@ class Subject:
         return (str(self.file.parent),) if self.file else self.search_path
 
     def moved(self, old: Path, new: Path) -> "Subject":
-        """The same, where the folder ``old`` is ``new``."""
+        """The subject with the folder ``old`` of its paths replaced by ``new``."""
 
         def there(path: Path) -> Path:
             return new / path.relative_to(old) if path.is_relative_to(old) else path
@@ -149,7 +149,7 @@ class Prober:
     executor: Executor | None = None
 
     def probe(self, release: Release, made: Environment | Unavailable | None = None) -> Probed:
-        """The program on the release. What cannot be measured says why in the evidence.
+        """The program on the release. If it cannot be measured, the evidence says why.
 
         ``made`` is the environment of the release, or why there is none, if that is known.
 
@@ -293,7 +293,7 @@ def probed_there(prober: Prober, release: Release, folder: Path) -> tuple[Probed
     """What ``prober`` measures in this process, and the files of the result.
 
     ``folder`` is where the caller works, which has the files of the subject; this process works in
-    a copy of it, or in the same.
+    that folder or in a copy of it.
     """
     subject = prober.subject.moved(folder, Path.cwd())
     probed = replace(prober, subject=subject).probe(release)
@@ -302,7 +302,7 @@ def probed_there(prober: Prober, release: Release, folder: Path) -> tuple[Probed
 
 
 def _kept(probed: Probed, files: Mapping[str, bytes]) -> Probed:
-    """The same with its files in the cache of this machine."""
+    """What another machine probed, with its files in the cache of this machine."""
     if probed.folder is None:
         return probed
     place = root() / "probes" / probed.folder.name
@@ -330,7 +330,7 @@ def _module(folder: Path) -> bytes | None:
 
 
 def _store(folder: Path, place: Path) -> None:
-    """Move the files of a result to their place in the cache; the last writer wins."""
+    """Copy the files of a result to their place in the cache; the last writer wins."""
     module = folder / "module.hlo.pb"
     if module.exists():
         (folder / _MODULE).write_bytes(gzip.compress(module.read_bytes(), mtime=0))
@@ -345,8 +345,8 @@ def _store(folder: Path, place: Path) -> None:
 def _stored(place: Path) -> _Result | None:
     """A result stored there, unless a file that decides it has changed.
 
-    Assay's own files do not, because the probe alone measures. It and the environment, which is in
-    the cache, are parts of the key.
+    Assay's own files decide nothing, because the probe alone measures. The text of the probe and
+    the environment, which is in the cache, are parts of the key.
     """
     try:
         result: _Result = decode_json(read_file(place / "result.json"), _Result)
@@ -367,7 +367,7 @@ def _stored(place: Path) -> _Result | None:
 def is_ledger(file: str, others: Iterable[str]) -> bool:
     """Whether the others use that module only as the ledger of a workload.
 
-    Known defects and the upstream issue decide verdicts, and nothing that a compiler gives.
+    Known defects and the upstream issue decide verdicts. They change nothing that a compiler gives.
     """
     module = Path(file).stem
     uses = [use for other in others for use in _uses(Path(other).read_text(), module)]

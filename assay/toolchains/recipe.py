@@ -22,7 +22,7 @@ _OURS_TO_PIN: Final = frozenset({"jax", "jaxlib"})
 _NO_PACKAGES: Final = frozenset({"host-isa", "flags"})
 _FLAG_VARIABLES: Final = ("XLA_FLAGS", "LIBTPU_INIT_ARGS")
 _RELEASED: Final = re.compile(r"[0-9]+(\.[0-9]+)*(\.post[0-9]+)?")
-_SHAPE: Final = 1  # Of what is kept of an environment; another shape is another key.
+_SHAPE: Final = 1  # The form of a stored environment; a new form gives new keys.
 
 
 class UnreadableToolchain(WrongValue):
@@ -47,7 +47,7 @@ class Recipe:
 
     @property
     def key(self) -> str:
-        """The name of its environment's folder: readable, and another for any other recipe."""
+        """The readable name of its environment's folder: by packages, Python and platform alone."""
         python = self.python or ".".join(platform.python_version_tuple()[:2])
         whole = [_SHAPE, self.requirements, python, sys.platform, platform.machine()]
         digest = hashlib.sha256(json.dumps(whole).encode()).hexdigest()[:12]
@@ -62,7 +62,8 @@ def recipe(baseline: Mapping[str, str] | str, *, platform: str = "cpu") -> Recip
     A toolchain restores its flags; a version alone runs with the present ones.
 
     Raises:
-        UnreadableToolchain: no toolchain is named.
+        UnreadableToolchain: no toolchain is named, a baseline's holds what is not accepted, or
+            Assay is not installed as a package.
     """
     pins = _from_text(baseline) if isinstance(baseline, str) else _from_toolchain(baseline)
     flags = None if isinstance(baseline, str) else _flags(baseline.get("flags", ""))
@@ -130,7 +131,7 @@ def _flags(text: str) -> dict[str, str]:
 
 
 def _plugin(platform: str, pins: Mapping[str, str]) -> str:
-    """The extra of jax that runs on the platform: of the toolchain's CUDA, else of this one's."""
+    """The extra of jax for the platform, with the toolchain's CUDA, else this process's."""
     if platform == "tpu":
         return "tpu"
     if platform != "cuda":
@@ -141,7 +142,7 @@ def _plugin(platform: str, pins: Mapping[str, str]) -> str:
 
 
 def _needed_by_assay() -> list[str]:
-    """The requirements of Assay, except jax, whose version is pinned."""
+    """The requirements of Assay, except jax and jaxlib, whose versions the pins decide."""
     try:
         requires = importlib.metadata.requires(_ASSAY) or []
     except importlib.metadata.PackageNotFoundError:
@@ -162,7 +163,7 @@ def checked(requirement: str) -> str:
     """The requirement, spelled as ``packaging`` spells it.
 
     Raises:
-        UnreadableToolchain: it is no requirement, or it names a place in place of a release.
+        UnreadableToolchain: it is no requirement, or it names a URL in place of a release.
     """
     try:
         found, problem = Requirement(requirement), ""

@@ -28,8 +28,9 @@ _PYTHONS: Final = ("3.11", "3.12", "3.13")
 class Release:
     """One version of the component, with everything else that is installed.
 
-    ``jax`` is the jax that a component other than jax is installed with; empty for the newest.
-    ``also`` are the user's further packages, ``older`` the exact versions of other parts of jax.
+    ``jax`` is the jax that a component other than jax is installed with; empty for the
+    newest that fits. ``also`` are the user's further packages, ``older`` the exact versions of
+    other parts of jax.
     """
 
     component: str
@@ -40,7 +41,7 @@ class Release:
     older: tuple[tuple[str, str], ...] = ()
 
     def recipe(self, python: str) -> Recipe:
-        """The environment of the release: packages that were released together."""
+        """The recipe of the release's environment: packages that were released together."""
         packages = map(canonicalize_name, _PACKAGES.get(self.component, (self.component,)))
         pins: dict[str, str] = dict.fromkeys(packages, self.version) | dict(self.older)
         jax = self.version if self.component == "jax" else self.jax

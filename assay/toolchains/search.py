@@ -19,11 +19,11 @@ class Search:
 
     Two numbers differ if they are on two sides of the ``threshold``, or, without one, by more than
     ``same`` of the larger. ``start`` is the index of the end that is measured first. The other end
-    is measured only if nothing differs, or if a larger step could lie next to it. None can with
-    ``any_step``, where no step is larger than another. None can either if the numbers fall from
-    ``start`` on, are never below the ``floor``, and the step is at least as large as what is left
-    of them above the floor. Then n releases with one step need at most 1 + log2(n) measurements, 7
-    for 40 releases.
+    is measured only if nothing differs, if a release has no number before a step is found, or if a
+    larger step could lie next to that end. No larger step can with ``any_step``, where no step is
+    larger than another. None can either if the numbers fall from ``start`` on, are never below the
+    ``floor``, and the step is at least as large as what is left of them above the floor. Then n
+    releases with one step need at most 1 + log2(n) measurements, 7 for 40 releases.
 
     Otherwise they need 2 + log2(n - 1), 8 for 40, and no search needs fewer in the worst case: both
     ends must be measured, because a larger step could lie next to an unmeasured end. Any other
@@ -61,7 +61,7 @@ class Search:
 
     @property
     def progress(self) -> Progress | None:
-        """What is known so far; None before two releases are compared."""
+        """What is known so far; None before two releases are compared, or if the ends are alike."""
         if len(self._points) < 2 or (place := self._place()) is None:  # noqa: PLR2004
             return None
         first, second = place
@@ -108,7 +108,7 @@ class Search:
     def _needs_other(self) -> bool:
         """Whether a larger step than those found can lie next to the other end.
 
-        Before a step is found, a release without a number asks for the end: perhaps none has one.
+        Before a step is found, a release without a number asks for the end: perhaps all lack one.
         """
         steps = self._steps()
         if not steps:

@@ -84,8 +84,8 @@ def rerun(
     sides, and does each sample twice on the new one: it must be slower.
 
     The result names what a toolchain, a program or this machine cannot do as ``unavailable``, and
-    a failed program as ``failure``, both with their side. A failure on the old side is no fault of
-    the present toolchain.
+    a failed program as ``failure``, both with their side; None if neither side can run it. A
+    failure on the old side is no fault of the present toolchain.
 
     Raises:
         UnreadableToolchain: ``against`` names no toolchain.
@@ -199,7 +199,7 @@ def _check(pins: Mapping[str, str], versions: Mapping[str, str]) -> None:
 
 
 def _judged(pairs: Sequence[Pair], sensitivity: Sensitivity) -> Ratio | None:
-    """The ratio, unless it takes two pairs of enough turns to say anything."""
+    """The ratio; None with fewer than two pairs of enough turns, unless they are far apart."""
     found = ratio_of_processes([turns(pair) for pair in pairs], sensitivity)
     is_known = found.change is not Change.TOO_NOISY or sum(map(is_judged, pairs)) > 1
     return found if is_known else None
@@ -218,7 +218,7 @@ def _command(interpreter: Path, target: str) -> tuple[str, ...]:
 def _environment(target: str, assay: Path) -> dict[str, str]:
     bare = {name: value for name, value in os.environ.items() if name not in _MISLEADING}
     fresh = {
-        # A compile time is only one if nothing was compiled before.
+        # With a cached program, the time of loading it would be taken for a compile time.
         "JAX_ENABLE_COMPILATION_CACHE": "false",
         # The frames that JAX would remove tell whose fault an exception is.
         "JAX_TRACEBACK_FILTERING": "off",

@@ -210,6 +210,15 @@ def test_one_different_element_fails_the_claim_in_every_type(dtype: str) -> None
     assert judge(claims.ValuesEqual(), results(wrong, right)).outcome is Outcome.FAILED
 
 
+@pytest.mark.parametrize("dtype", ["int64", "uint64"])
+def test_integers_that_no_double_tells_apart_are_compared(dtype: str) -> None:
+    right, wrong = of([2**53, 5], dtype), of([2**53 + 1, 5], dtype)
+    assert judge(claims.ValuesEqual(), results(right, right)).outcome is Outcome.PASSED
+    finding = judge(claims.ValuesEqual(), results(wrong, right))
+    assert finding.outcome is Outcome.FAILED
+    assert f"{2**53 + 1} against {2**53} at [0]" in finding.reason
+
+
 def test_an_imaginary_part_counts() -> None:
     seen = results(of([1 + 2j], "complex64"), of([1 + 1j], "complex64"))
     assert judge(claims.ValuesEqual(), seen).outcome is Outcome.FAILED

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from rich.console import Console
 
+from assay.fleet.cluster import carried
 from assay.model.fleet import Machine, MachineRun
 from assay.model.timing import Change
 from assay.model.units import Unit
@@ -152,3 +153,8 @@ def test_the_table_names_a_machine_that_was_lost(record_of: MakeRecord) -> None:
     machines = (*runs(record_of), *compared([lost]))
     assert code_of(machines) is ExitCode.FAILED
     assert "gone: inconclusive: its worker was lost 3 times (SIGKILL)" in shown(machines)
+
+
+def test_machines_get_settings_and_no_secrets(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("os.environ", {"CI": "true", "CI_JOB_TOKEN": "secret", "XLA_FLAGS": "a"})
+    assert carried() == {"CI": "true", "XLA_FLAGS": "a"}

@@ -346,6 +346,13 @@ def test_another_layout_of_an_argument_is_told(was: str, now: str, told_as: str)
     assert told(taking(was), taking(now)) == [told_as]
 
 
+def test_a_layout_of_another_shape_is_no_other_layout() -> None:
+    before = entry("x = f32[8,4]{1,0} parameter(0)", "ROOT y = f32[8,4]{1,0} negate(x)")
+    after = entry("x = f32[32]{0} parameter(0)", "ROOT y = f32[32]{0} negate(x)")
+    assert Aspect.ARGUMENT in aspects((before, after))
+    assert Aspect.LAYOUT not in aspects((before, after))
+
+
 DONATED = "HloModule given, input_output_alias={ {}: (0, {}, may-alias) }"
 UPDATES = entry("x = f32[8,4] parameter(0)", "ROOT y = f32[8,4] negate(x)")
 COPIES = entry(

@@ -236,6 +236,21 @@ def test_a_condition_of_several_comparisons_is_computed() -> None:
     assert count_of(text) == TripCount(trips=4, found=TripSource.EVALUATED)
 
 
+@pytest.mark.parametrize(
+    "condition",
+    [
+        "ROOT go = pred[] convert(left)",
+        "more = pred[] convert(left)\n  ROOT go = pred[] add(more, more)",
+    ],
+)
+def test_a_number_other_than_zero_is_true(condition: str) -> None:
+    text = counting_loop(init="0", bound="8", step="2", direction="LT").replace(
+        "ROOT go = pred[] compare(i, bound), direction=LT",
+        f"left = s32[] subtract(bound, i)\n  {condition}",
+    )
+    assert count_of(text) == TripCount(trips=4, found=TripSource.EVALUATED)
+
+
 def test_a_condition_on_what_is_no_integer_has_a_reason() -> None:
     text = counting_loop(init="0", bound="7", step="2", direction="LT").replace(
         "ROOT go = pred[] compare(i, bound), direction=LT",

@@ -53,6 +53,10 @@ def _leaves(_devices: object) -> Program:
     sys.exit(5)
 
 
+def _leaves_well(_devices: object) -> Program:
+    sys.exit(0)
+
+
 def _says_its_process(_devices: object) -> Program:
     raise ValueError(f"process {os.getpid()} of {os.getppid()}")
 
@@ -85,6 +89,13 @@ def test_the_stderr_tail_is_the_programs_own(observer: Observer) -> None:
     evidence = observed(observer, _leaves)
     assert evidence.failure is not None
     assert evidence.failure.message == ("the process ended by exit status 5; stderr tail: none")
+
+
+def test_a_program_that_leaves_with_0_is_a_crash_too(observer: Observer) -> None:
+    evidence = observed(observer, _leaves_well)
+    assert evidence.failure is not None
+    assert evidence.failure.kind is FailureKind.CRASH
+    assert "exit status 0" in evidence.failure.message
 
 
 def test_no_two_programs_share_a_process(observer: Observer) -> None:

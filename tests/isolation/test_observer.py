@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from assay.isolate import ObservationError, Observer
+from assay.isolate.child import how_it_ended
 from assay.model.evidence import FailureKind
 from assay.model.target import TargetName
 from assay.model.workload import Program, Role, Variant, Workload
@@ -75,3 +76,10 @@ def test_a_child_that_takes_no_request_is_given_up() -> None:
         os.kill(observer._running().pid, signal.SIGSTOP)
         with pytest.raises(ObservationError, match="no answer within 1 s"):
             observer.observe(_workload(variant), variant, "cpu:8")
+
+
+@pytest.mark.parametrize(
+    ("code", "words"), [(3, "exit status 3"), (-9, "SIGKILL"), (-35, "signal 35")]
+)
+def test_every_end_of_a_process_has_a_name(code: int, words: str) -> None:
+    assert how_it_ended(code) == words

@@ -157,6 +157,12 @@ def test_an_entry_that_expects_nothing_is_refused(expects: dict[str, Expected]) 
         replace(DEFECT, expects=expects)
 
 
+def test_a_pattern_of_claims_may_be_any_shell_pattern() -> None:
+    some = replace(DEFECT, expects={"host-[br]*": exactly(1)})
+    assert some.ways("host-rows") == (exactly(1),)
+    assert some.ways("host-temp") == ()
+
+
 def test_the_first_pattern_that_matches_a_claim_says_how_it_fails() -> None:
     both = replace(DEFECT, expects={"host-bytes": exactly(1), "host-*": (exactly(2), exactly(3))})
     assert both.ways("host-bytes") == (exactly(1),)

@@ -69,6 +69,9 @@ FILES = (
     "../a/test_x.py",
     "/a/test_x.py",
     f"{'long/' * 60}test_x.py",
+    "a[b]/test_x.py",
+    "+a b/test_x.py",
+    "тест/проверка.py",
 )
 
 

@@ -34,6 +34,8 @@ def test_bytes_are_read_in_the_largest_binary_step(value: int, text: str) -> Non
         (0.12345, Unit.SECONDS, "0.123 s"),
         (0.0009765625, Unit.RATIO, "0.000977"),
         (float("inf"), Unit.RATIO, "inf"),
+        (1500, Unit.SECONDS, "1,500 s"),
+        (123456, Unit.RATIO, "123,000"),
         (float("inf"), Unit.BYTES, "inf PiB"),
     ],
 )

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from assay.plugin import program_of
 from tests.plugin.project import PREAMBLE, Ended, Project
 
 TWO_CLAIMS = (
@@ -167,3 +168,16 @@ def test_a_record_names_the_file_and_line_of_its_test(tmp_path: Path) -> None:
         "compiles": f"deep/test_small.py:{typed}",
         "assertions": f"deep/test_small.py:{decorated}",
     }
+
+
+@pytest.mark.parametrize(
+    ("nodeid", "program"),
+    [
+        ("test_a.py::test_b[block/double@cpu:8]", "block/double@cpu:8"),
+        ("test_a.py::test_b[block/double@gpu-h100/negative-control]", "block/double@gpu-h100"),
+        ("test_a.py::test_pins[actions/checkout@v4]", ""),
+        ("test_a.py::test_b", ""),
+    ],
+)
+def test_a_parameter_that_looks_like_a_program_is_none(nodeid: str, program: str) -> None:
+    assert program_of(nodeid) == program

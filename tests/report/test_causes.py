@@ -162,6 +162,7 @@ def test_a_failed_test_is_one_cause_named_by_its_number(record_of: RecordOf) -> 
         ({"verdict": Outcome.FAILED}, "use variant 'b' (FAILED in this run on gpu-h100:8); open"),
         ({"verdict": Outcome.UNSUPPORTED}, "use variant 'b' (not tested in this run); open"),
         ({"variant": "c"}, "use variant 'b' (not tested in this run); open"),
+        ({"verdict": Outcome.FIXED_UPSTREAM}, "use variant 'b'; open"),
         ({}, "use variant 'b'; open"),
     ],
 )

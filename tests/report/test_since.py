@@ -71,6 +71,9 @@ def test_without_a_good_run_the_history_says_so(failed: Record) -> None:
     assert known(failed, BAD, BAD, BAD).since(failed) == (
         "it failed in all 2 earlier runs, from r0 on"
     )
+    assert known(failed, Outcome.INCONCLUSIVE, BAD, BAD, BAD).since(failed) == (
+        "it passed in none of 2 earlier runs, from r0 on"
+    )
     elsewhere = failed.__class__(**{**_fields(failed), "variant": "new"})
     assert known(failed, GOOD).since(elsewhere) == "the history holds no earlier run of it"
     assert Background().since(failed) == "no earlier run is known; add --assay-history=default"

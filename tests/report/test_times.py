@@ -87,7 +87,15 @@ def test_the_summary_shows_them_as_a_table(record_of: RecordOf) -> None:
 
 @pytest.mark.parametrize(
     ("seconds", "text"),
-    [(90.0, "90 s"), (1.0, "1 s"), (0.5, "500 ms"), (3.3e-4, "330 µs"), (5e-8, "50 ns")],
+    [
+        (1500.0, "1,500 s"),
+        (90.0, "90 s"),
+        (1.0, "1 s"),
+        (0.9996, "1 s"),
+        (0.5, "500 ms"),
+        (3.3e-4, "330 µs"),
+        (5e-8, "50 ns"),
+    ],
 )
 def test_seconds_are_told_in_the_unit_that_fits(seconds: float, text: str) -> None:
     assert format_seconds(seconds) == text

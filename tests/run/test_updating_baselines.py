@@ -6,6 +6,7 @@ import pytest
 
 from assay.claims import BaselineTempBytes
 from assay.model.claim import Case
+from assay.model.defect import KnownDefect, Measures, Upstream
 from assay.model.units import Unit
 from assay.model.verdict import BaselineNumber, Finding, Outcome
 from assay.model.workload import Variant
@@ -287,3 +288,22 @@ def test_a_worse_number_that_was_stored_on_purpose_is_the_new_start(harness: Har
         (record,) = harness.judge(trial(OFFLOAD, claim), update=update)
         assert record.verdict is Outcome.PASSED
     assert [value for value, _ in stored(harness)] == [100_000, 150_000, 150_900]
+
+
+@pytest.mark.parametrize("update", [BaselineUpdate.NEW, BaselineUpdate.ALL])
+def test_the_number_of_a_known_defect_is_not_stored(
+    baseline: Harness, update: BaselineUpdate
+) -> None:
+    defect = KnownDefect(
+        variants=("offload",),
+        expects={"temp-bytes": Measures(least=5000, most=5000)},
+        targets=("*",),
+        reason="the buffer is copied",
+        upstream=Upstream(link=""),
+        last_seen="2026-11-30",
+    )
+    baseline.observed.temp_bytes["offload"] = 5000
+    for _ in range(2):
+        (record,) = baseline.judge(trial(defects=(defect,)), update=update)
+        assert (record.verdict, record.limit) == (Outcome.KNOWN_DEFECT, 1000)
+    assert stored(baseline) == [(1000, "0.10.2")]

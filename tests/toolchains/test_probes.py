@@ -10,6 +10,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import jax
 import pytest
 
 from assay.inspection import inspect
@@ -341,6 +342,11 @@ def test_a_run_counts_compilations_and_compares_outputs() -> None:
     assert number("compiles", one) == 1
     assert number("value", one) == 0
     assert METRICS["value"].of_release(other, lambda: one).number != 0
+
+
+def test_shapes_of_arguments_are_compiled_as_they_are() -> None:
+    weak = jax.ShapeDtypeStruct((4,), "float32", weak_type=True)
+    assert probe.placed((weak,), None)[0].weak_type
 
 
 def timed(function: str, timing_seconds: float) -> Bisection:

@@ -17,6 +17,7 @@ from assay.model.module import (
     Inventory,
     Operations,
     Shape,
+    SharedBuffer,
 )
 from assay.model.summary import Donation, ModuleSummary
 from assay.model.units import format_bytes
@@ -81,9 +82,8 @@ def compare(before: Inspection, after: Inspection) -> Comparison:
 def differences(before: ModuleSummary, after: ModuleSummary) -> tuple[Difference, ...]:
     """How the program after differs from the one before, most important first.
 
-    Never empty if they have two fingerprints. With one fingerprint, the buffer assignments may
-    still differ. What one of the summaries was read without (an inventory, a buffer assignment) is
-    not compared.
+    Never empty if the fingerprints differ. If they are equal, the buffer assignments may still
+    differ. An inventory or a buffer assignment that one of the summaries lacks is not compared.
     """
     is_same = bool(before.fingerprint) and before.fingerprint == after.fingerprint
     if is_same and not (before.buffers_assigned and after.buffers_assigned):
@@ -143,7 +143,7 @@ def _notes(before: Inspection, after: Inspection) -> Iterator[str]:
 
 
 def _of_donations(before: ModuleSummary, after: ModuleSummary) -> Iterator[Difference]:
-    """Donated arguments that are reused in one of the programs only.
+    """Arguments that are donated, or donated and copied, in one of the programs only.
 
     A buffer that an output takes over in one program only is a difference of shared buffers.
     """
@@ -270,12 +270,20 @@ def _of_interface(before: Inventory, after: Inventory) -> Iterator[Difference]:
 
 def _of_layouts(before: Inventory, after: Inventory) -> Iterator[Difference]:
     """Arguments and outputs of the same shape whose elements lie in another order."""
-    for noun, shapes, ours, theirs in (
-        ("argument", after.arguments, before.argument_layouts, after.argument_layouts),
-        ("output", after.outputs, before.output_layouts, after.output_layouts),
+    for noun, ours, theirs in (
+        (
+            "argument",
+            zip(before.arguments, before.argument_layouts, strict=False),
+            zip(after.arguments, after.argument_layouts, strict=False),
+        ),
+        (
+            "output",
+            zip(before.outputs, before.output_layouts, strict=False),
+            zip(after.outputs, after.output_layouts, strict=False),
+        ),
     ):
-        for number, (shape, old, new) in enumerate(zip(shapes, ours, theirs, strict=False)):
-            if old != new:
+        for number, ((was, old), (shape, new)) in enumerate(zip(ours, theirs, strict=False)):
+            if was == shape and old != new:
                 subject = f"{noun} {number} {shape} has layout {new}, was {old}"
                 yield Difference(aspect=Aspect.LAYOUT, subject=subject)
 
@@ -286,8 +294,9 @@ def _of_shared_buffers(before: Inventory, after: Inventory) -> Iterator[Differen
         (before.shared, after.shared, "no longer shares", -1),
         (after.shared, before.shared, "now shares", 1),
     ):
+        kept = set(map(_place_of, others))
         for each in these:
-            if each not in others:
+            if _place_of(each) not in kept:
                 output = "".join(f"[{index}]" for index in each.output_index)
                 argument = "".join(f"[{index}]" for index in each.parameter_index)
                 argument = f"argument {each.parameter_number}{argument}"
@@ -297,6 +306,10 @@ def _of_shared_buffers(before: Inventory, after: Inventory) -> Iterator[Differen
                     where=_shape_and_size(each.shape),
                     nbytes=sign * each.shape.nbytes,
                 )
+
+
+def _place_of(shared: SharedBuffer) -> tuple[object, ...]:
+    return shared.output_index, shared.parameter_number, shared.parameter_index
 
 
 def _host_arrays(inventory: Inventory) -> Iterator[Item]:

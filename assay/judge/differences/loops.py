@@ -14,7 +14,7 @@ Pairs = Sequence[tuple[WhileLoop, WhileLoop]]
 """Loops of the first program, each with the loop of the second that it matches."""
 
 _SIMILAR: Final = 0.5
-"""Share of the carried arrays, by element type and size, that makes two loops one."""
+"""Share of the carried arrays, by element type and dimensions, from which two loops match."""
 
 _WRITES: Final = {Content.COPY: "copies of", Content.UPDATE: "updates that write all of"}
 
@@ -23,7 +23,7 @@ def matched(before: Iterable[WhileLoop], after: Iterable[WhileLoop]) -> Pairs:
     """Pairs of loops, each loop in one pair at most.
 
     Loops are the same if they carry the same arrays, repeat as often and come from the same line.
-    The others are matched by less and less of that, and at last by a majority of the arrays.
+    The others are matched by fewer of these properties, and at last by half of the arrays or more.
     """
     ours = {loop.instruction: loop for loop in before}
     theirs = {loop.instruction: loop for loop in after}
@@ -66,7 +66,7 @@ def _carried_arrays(loop: WhileLoop) -> Hashable:
 
 
 def _array(shape: Shape) -> tuple[str, tuple[int, ...]]:
-    """A carried array in any memory: one that is offloaded is still the same."""
+    """A carried array without its memory space: an offloaded array is still the same array."""
     return shape.element_type, shape.dimensions
 
 

@@ -11,7 +11,7 @@ from assay.model.evidence import StepCollective, StepGraph, StepOutput, StepPara
 from assay.model.module import Shape
 
 Names = Mapping[str, Sequence[int]]
-"""The framework's parameters by name, with the lengths of their sides."""
+"""The framework's parameters by name, with their dimensions."""
 
 _T = TypeVar("_T")
 _Key = tuple[str, ...]
@@ -22,7 +22,7 @@ _LENGTH_AT_MOST: Final = 200
 _AND_MORE: Final = "; and 99 more"
 _LISTED_AT_MOST: Final = 3
 _SMALL: Final = 2
-"""Operands of a collective that is small enough to name them."""
+"""The most operands of a collective for which the line names them."""
 
 _SAME: Final = "the same graph"
 
@@ -30,9 +30,9 @@ _SAME: Final = "the same graph"
 def difference_of_steps(before: StepGraph, after: StepGraph, named: Names | None = None) -> str:
     """How the step after differs from the one before, most important first; never empty.
 
-    Begins with "the same graph" if and only if the two share their canonical fingerprint; what
-    follows are the orders that chance chose otherwise. ``named`` gives the dimensions of the
-    framework's parameters, by which arrays of their shapes are called.
+    Begins with "the same graph" if and only if the two share their canonical fingerprint. Then the
+    differences in order and in duplicate constants follow. ``named`` gives the dimensions of the
+    framework's parameters; arrays of these shapes are described by the parameters' names.
     """
     if before.canonical != after.canonical:
         return _line(list(_of_contents(before, after, named or {})))
@@ -43,7 +43,7 @@ def difference_of_steps(before: StepGraph, after: StepGraph, named: Names | None
 
 
 def _line(parts: Sequence[str]) -> str:
-    """The first parts that fit into a line; one always does."""
+    """The first parts that fit into a line; the first one is always written."""
     line = parts[0]
     for written, part in enumerate(parts[1:], start=1):
         if len(line) + len(part) + len(_AND_MORE) > _LENGTH_AT_MOST:
@@ -73,13 +73,13 @@ def _of_orders(before: StepGraph, after: StepGraph) -> Iterator[str]:
 def _moved(
     before: Sequence[StepParameter | StepOutput], after: Sequence[StepParameter | StepOutput]
 ) -> list[int]:
-    """The places in which another one stands than before."""
+    """The indices at which the parameter or output differs from the one before."""
     pairs = enumerate(zip(before, after, strict=True))
     return [place for place, (old, new) in pairs if old.colour != new.colour]
 
 
 def _new(before: Iterable[_T], after: Iterable[_T], key: Callable[[_T], Hashable]) -> list[_T]:
-    """Those after that have no counterpart of equal key before; each has one at most."""
+    """Those of ``after`` that match none of ``before`` by key; each matches one at most."""
     known, new = Counter(map(key, before)), []
     for each in after:
         if known[key(each)]:

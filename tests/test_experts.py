@@ -22,7 +22,7 @@ def _point(nbytes: int, expert_s: float, safe_s: float = 1.0, difference: float 
 
 
 def _compared(*points: Point) -> Compared:
-    return Compared(plain=_way(100), plain_s=1.0, points=points, beside={})
+    return Compared(plain=_way(100), plain_s=1.0, points=points, timed_only={})
 
 
 def _verdict(*points: Point) -> int:

@@ -93,7 +93,7 @@ def _stage(record: Record) -> tuple[bool, int]:
 
 
 def stands_alone(verdict: Outcome) -> bool:
-    """Whether a record of this verdict requires an action, whatever the other records are."""
+    """Whether a record of this verdict requires an action by itself."""
     return verdict.fails or verdict is Outcome.IMPROVED
 
 

@@ -73,12 +73,12 @@ class Point:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Compared:
-    """A program and its points; ``beside`` maps other ways (KeOps) to their seconds."""
+    """A program and its points. ``timed_only`` maps KeOps' versions to their seconds."""
 
     plain: Way
     plain_s: float
     points: tuple[Point, ...]
-    beside: Mapping[str, float]
+    timed_only: Mapping[str, float]
 
     @property
     def counted(self) -> tuple[Point, ...]:
@@ -130,19 +130,21 @@ def compared(case: Case, turns: int) -> Compared:
         names = case.ways or tuple(problem.ways)
         experts = [way(name, problem.ways[name], values, truth) for name in names]
         safe = [within_or_refused(each.nbytes, problem.plain, values, truth) for each in experts]
-    given = case.beside.items()
-    beside = [each for name, other in given for each in _beside(name, other, problem.values())]
-    runs = [plain, *experts, *(each for each in safe if isinstance(each, Way)), *beside]
+    given = case.timed_only.items()
+    timed_only = [
+        each for name, other in given for each in _by_keops(name, other, problem.values())
+    ]
+    runs = [plain, *experts, *(each for each in safe if isinstance(each, Way)), *timed_only]
     seconds = {id(one): time for one, time in zip(runs, in_turns(runs, turns), strict=True)}
     points = tuple(
         Point(expert=each, expert_s=seconds[id(each)], safe=one, safe_s=seconds.get(id(one), inf))
         for each, one in zip(experts, safe, strict=True)
     )
-    others = {each.name: seconds[id(each)] for each in beside}
-    return Compared(plain=plain, plain_s=seconds[id(plain)], points=points, beside=others)
+    others = {each.name: seconds[id(each)] for each in timed_only}
+    return Compared(plain=plain, plain_s=seconds[id(plain)], points=points, timed_only=others)
 
 
-def _beside(name: str, function: Callable[..., Any], values: Any) -> Iterator[Way]:
+def _by_keops(name: str, function: Callable[..., Any], values: Any) -> Iterator[Way]:
     """The KeOps version of a program, which XLA does not compile; none without ``pykeops``."""
     if find_spec("pykeops"):
         run = partial(function, *values)
@@ -165,7 +167,7 @@ def _table(found: Sequence[tuple[Case, Compared]]) -> Table:
         for point in one.points:
             name = point.expert.name if point in one.counted else f"({point.expert.name})"
             table.add_row("", name, *_cells(one, point))
-        for name, seconds in one.beside.items():
+        for name, seconds in one.timed_only.items():
             table.add_row("", f"({name})", "", f"{seconds:.3f}", f"{seconds / one.plain_s:.2f}")
     return table
 

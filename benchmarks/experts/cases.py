@@ -33,13 +33,13 @@ from suites.tensor_splitting.stencils import StencilSizes, heat_problem, network
 class Case:
     """A problem, and the ways that an expert would take (all of the problem's ways if empty).
 
-    ``beside`` maps names to other versions, which are only timed.
+    ``timed_only`` maps names to other versions, which are only timed.
     """
 
     name: str
     problem: Build
     ways: tuple[str, ...] = ()
-    beside: Mapping[str, Callable[..., Any]] = field(default_factory=dict)
+    timed_only: Mapping[str, Callable[..., Any]] = field(default_factory=dict)
 
 
 def keops_products(x: Any, y: Any, v: Any) -> Any:
@@ -93,7 +93,7 @@ CASES: Final = (
     Case(
         name="kernel product",
         problem=_by_rows(kernel(6_000, by_differences, rows=200), 200),
-        beside={"KeOps": keops_products},
+        timed_only={"KeOps": keops_products},
     ),
     Case(
         name="kernel gradient",
@@ -103,7 +103,7 @@ CASES: Final = (
     Case(
         name="nearest neighbours",
         problem=_by_rows(nearest(20_000, l2, queries=500, rows=25), 25),
-        beside={"KeOps": keops_neighbours},
+        timed_only={"KeOps": keops_neighbours},
     ),
     Case(name="SGPR bound", problem=_BOUND),
     Case(name="SGPR gradient", problem=gradients(_BOUND, 0, squared=False)),

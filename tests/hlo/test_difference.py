@@ -167,6 +167,12 @@ def test_a_lost_alias_is_told_with_the_buffer() -> None:
     assert told(apart, shared) == ["output now shares the buffer of argument 0 (f32[8,4], 128 B)"]
 
 
+def test_an_alias_of_another_shape_is_the_same_alias() -> None:
+    found = aspects([INTERFACE.format(alias=ALIAS, kind=kind) for kind in ("f32[8,4]", "f32[32]")])
+    assert Aspect.ARGUMENT in found
+    assert Aspect.SHARED_BUFFER not in found
+
+
 def test_other_arguments_and_outputs_are_told_first() -> None:
     narrow, wide = (INTERFACE.format(alias="", kind=kind) for kind in ("f32[8,4]", "f32[16,4]"))
     assert told(narrow, wide) == [

@@ -107,6 +107,14 @@ def test_an_interrupted_run_never_says_that_nothing_regressed(record_of: RecordO
         assert said.startswith("Interrupted: the remaining tests did not run (exit 2)")
 
 
+def test_a_lost_process_is_named_as_it_is(record_of: RecordOf) -> None:
+    ending = Ending(
+        cut_short=ExitCode.CRASHED, lost_process="process 1 on Node-A was ended by SIGKILL"
+    )
+    said = closing_sentence([record_of(verdict=Outcome.PASSED)], ending)
+    assert said.startswith("Process 1 on Node-A was ended by SIGKILL; the remaining tests did not")
+
+
 @pytest.mark.parametrize(
     ("ending", "begins"),
     [

@@ -270,19 +270,10 @@ def _of_interface(before: Inventory, after: Inventory) -> Iterator[Difference]:
 
 def _of_layouts(before: Inventory, after: Inventory) -> Iterator[Difference]:
     """Arguments and outputs of the same shape whose elements lie in another order."""
-    for noun, ours, theirs in (
-        (
-            "argument",
-            zip(before.arguments, before.argument_layouts, strict=False),
-            zip(after.arguments, after.argument_layouts, strict=False),
-        ),
-        (
-            "output",
-            zip(before.outputs, before.output_layouts, strict=False),
-            zip(after.outputs, after.output_layouts, strict=False),
-        ),
-    ):
-        for number, ((was, old), (shape, new)) in enumerate(zip(ours, theirs, strict=False)):
+    arguments = before.arguments, after.arguments, before.argument_layouts, after.argument_layouts
+    outputs = before.outputs, after.outputs, before.output_layouts, after.output_layouts
+    for noun, both in (("argument", arguments), ("output", outputs)):
+        for number, (was, shape, old, new) in enumerate(zip(*both, strict=False)):
             if was == shape and old != new:
                 subject = f"{noun} {number} {shape} has layout {new}, was {old}"
                 yield Difference(aspect=Aspect.LAYOUT, subject=subject)

@@ -268,9 +268,10 @@ def under_a_jit() -> bool:
 
 
 def devices_lowered_for(context: Any) -> tuple[Any, Sequence[Device]]:
-    """The mesh and the devices in the `context` of a lowering rule, as far as they are known.
+    """The mesh and the devices in the `context` of a lowering rule.
 
-    There is a mesh only inside `shard_map`, and it may be abstract.
+    There is a mesh only inside `shard_map`, else it is None. If the mesh is abstract or no devices
+    are known, the devices are empty.
     """
     from jax.sharding import Mesh
 

@@ -208,7 +208,7 @@ def nbytes(atom: Var | Literal) -> int:
 
 
 def signature(closed: ClosedJaxpr) -> Hashable:
-    """A key that is equal for programs with equal equations, whatever the names of variables.
+    """A key that is equal for programs with equal equations. Names of variables do not count.
 
     Constants, and parameters that cannot be hashed, are equal only to themselves.
     """
@@ -222,7 +222,7 @@ def _signature(jaxpr: Jaxpr) -> Hashable:
 def signature_of(
     inputs: Sequence[Var], equations: Iterable[JaxprEqn], outputs: Sequence[Var | Literal]
 ) -> Hashable:
-    """A key that is equal for equal equations from `inputs` to `outputs`, whatever the names.
+    """A key that is equal for equal equations from `inputs` to `outputs`, up to variable names.
 
     The key is one flat tuple: many nested tuples would keep the garbage collector busy.
     """

@@ -131,7 +131,7 @@ class While:
         )
 
     def step(self, carry: list[Array]) -> list[Array]:
-        """Carried values after a step. Finished elements of a batch stay as they are."""
+        """Carried values after a step. Finished elements of a batch keep their values."""
         after = self.body(*carry)
         if not self.is_batched:
             return list(after)
